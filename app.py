@@ -1,4 +1,4 @@
-"""Start the voice studio from a checkout.
+"""Script that starts the voice studio from a checkout of the repository.
 
 An installed studio starts with `python -m studio`.
 """

@@ -1,15 +1,15 @@
 """Benchmark of the page's latency in Chromium, after a click or a typed clause.
 
-`python -m benchmarks.page http://localhost:7860` measures a running studio that no other page uses. Each take is timed
-twice: by the page, from the click on Speak until its first sample leaves the AudioContext (including the device's
-latency), and by the runtime, from the request to its first sample (`ttfa_ms` of audio.done). The difference is the time
-for the page's own work, the proxy, the audio thread and the network. The page shows whole milliseconds below a second,
-and hundredths of a second above.
+`python -m benchmarks.page http://localhost:7860` measures a running studio that no other page uses. Each recording is
+timed twice. The page measures from the click on Speak until the first sample leaves the AudioContext, including the
+device's latency. The runtime measures from the request to the first sample (`ttfa_ms` of audio.done). The difference is
+the time for the page's own work, the proxy, the audio thread and the network. The page shows whole milliseconds below a
+second, and hundredths of a second above.
 
-With *As I type*, a clause is timed from the key of its comma until its first sample leaves the AudioContext, measured
-at the context's destination. The time has three parts: until the text is sent, until the first PCM arrives, and until
-the first sample is played. The next clause is typed after the previous one has been played. Its text is inserted at
-once, because a stall between two keys of a busy machine would end the clause early.
+With *As I type*, a clause is timed from the key of its comma until its first sample leaves the AudioContext. The time
+has three parts: until the text is sent, until the first PCM arrives, and until the first sample is played. The next
+clause is typed after the previous one has been played. Its text is inserted at once, because a stall between two keys
+of a busy machine would end the clause early.
 
 Needs Playwright (the extra `dev`) and the Chromium of CHROMIUM or on PATH.
 """
@@ -113,12 +113,15 @@ Click = dict[str, float]
 
 
 def find_chromium() -> str | None:
-    """Return the path of Chromium from the variable CHROMIUM or from PATH, or None."""
+    """Return the path of Chromium, or None.
+
+    It is the value of the environment variable CHROMIUM, or the first Chromium on PATH.
+    """
     return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def measure_clicks(url: str, count: int) -> list[Click]:
-    """Click Speak `count` times, and return the times of each take in ms."""
+    """Click Speak `count` times, and return the measured times of each click in ms."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -135,7 +138,7 @@ def measure_clicks(url: str, count: int) -> list[Click]:
 
 
 def measure_clauses(url: str, count: int) -> list[dict[str, float]]:
-    """Type `count` clauses, and return the times of each clause in ms.
+    """Type `count` clauses, and return the measured times of each clause in ms.
 
     Each time starts at the comma and ends at the first sample of its clause.
     """
@@ -190,7 +193,10 @@ def _newest_take(page: Any, url: str) -> dict[str, Any] | None:
 
 
 def rows_of(clicks: Sequence[Click]) -> list[Row]:
-    """Return the percentiles of each time, and the total number of underruns."""
+    """Return table rows with the percentiles of each measured time.
+
+    The first row also has the total number of underruns.
+    """
     rows: list[Row] = []
     for name, label in NAMES.items():
         rows.append(_row(label, [click[name] for click in clicks]))

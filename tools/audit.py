@@ -24,7 +24,7 @@ OPTIONS = ("--no-deps", "--disable-pip", "--format", "json", "--progress-spinner
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pin:
-    """Locked release of a package."""
+    """Package name and version that a lock file pins."""
 
     name: str
     version: str
@@ -35,7 +35,10 @@ class Pin:
 
 @dataclass(slots=True)
 class Audit:
-    """Results of the audit: vulnerabilities, and releases that could not be audited."""
+    """Results of the audit of all lock files.
+
+    They are the releases without vulnerabilities, the vulnerabilities, and the releases that could not be audited.
+    """
 
     clean: set[Pin] = field(default_factory=set)
     vulnerabilities: set[str] = field(default_factory=set)
@@ -43,12 +46,12 @@ class Audit:
 
     @property
     def status(self) -> int:
-        """Return the exit status of the command."""
+        """Return the exit status of the audit command."""
         return VULNERABLE if self.vulnerabilities else UNKNOWN if self.unknown or not self.clean else 0
 
     @property
     def sentence(self) -> str:
-        """Return the summary, which is the last line of the output."""
+        """Return a summary of the audit, which is the last line of the output."""
         parts = [f"Without a known vulnerability: {len(self.clean)}."] if self.clean else []
         if self.vulnerabilities:
             parts.append(f"Known vulnerabilities: {len(self.vulnerabilities)}.")
@@ -58,7 +61,13 @@ class Audit:
         return " ".join(parts or ["Not audited: there is nothing in the locks."])
 
     def add(self, document: dict[str, Any], lock: str, locked: set[Pin]) -> None:
-        """Add pip-audit's JSON result for a lock file."""
+        """Add the JSON result of pip-audit for one lock file.
+
+        Args:
+            document: JSON object that pip-audit has printed.
+            lock: Name of the lock file.
+            locked: All releases in the lock file.
+        """
         for package in document["dependencies"]:
             name = canonical(package["name"])
             if "skip_reason" in package:
@@ -73,12 +82,12 @@ class Audit:
 
 
 def canonical(name: str) -> str:
-    """Return the normalized name of a project (PEP 503)."""
+    """Return the normalized name of a Python package (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def pins(lock: Path) -> set[Pin]:
-    """Return all releases in a lock file, for all platforms."""
+    """Return all pinned releases in a lock file, for all platforms."""
     return {Pin(canonical(name), version) for name, version in PIN.findall(lock.read_text(encoding="utf-8"))}
 
 

@@ -45,7 +45,7 @@ def probe(python: str) -> tuple[str, bool]:
 
 
 def candidates() -> list[str]:
-    """Return the commands to try: `python3`, then the newest version, then `python`."""
+    """Return the interpreter commands to try: `python3`, newer versions first, then `python`."""
     return ["python3", *(f"python{version}" for version in reversed(SUPPORTED)), "python"]
 
 

@@ -1,4 +1,4 @@
-"""Write runtime/shared/confusables.tsv, the table of characters that look alike (TR39).
+"""Generator of runtime/shared/confusables.tsv: characters that look alike (TR39).
 
 The data comes from an installed ICU library. Run `python tools/confusables.py` again after an update of ICU. The first
 line of the file has its Unicode version.
@@ -19,7 +19,7 @@ MAX_BYTES = 1024
 
 
 class Icu:
-    """Wrapper of ICU's spoof checker.
+    """Spoof checker of the ICU library, called with ctypes.
 
     The names of its C functions end with ICU's version.
     """
@@ -39,7 +39,10 @@ class Icu:
         return ".".join(map(str, version[:3]))
 
     def skeleton(self, text: str) -> str:
-        """Return the skeleton of a text, which is equal for texts that look alike."""
+        """Return the skeleton of a text as defined by TR39.
+
+        Texts that look alike have the same skeleton.
+        """
         data, found = text.encode(), ctypes.create_string_buffer(MAX_BYTES)
         size = self._call("uspoof_getSkeletonUTF8", ctypes.c_int32)(
             self._checker, 0, data, len(data), found, len(found)
@@ -61,7 +64,10 @@ class Icu:
 
 
 def table(icu: Icu) -> str:
-    """Return the table: one line per character, with its prototype after a tab."""
+    """Return the content of the table file.
+
+    It has one line per character, with the character and the text that it looks like, separated by a tab.
+    """
     lines = [f"# Unicode {icu.unicode_version()}, confusables of TR39; © Unicode, Inc., unicode.org/license.txt"]
     for character in map(chr, range(sys.maxunicode + 1)):
         is_whole = unicodedata.category(character) not in {"Cs", "Cc", "Cn", "Co"}

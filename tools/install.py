@@ -20,15 +20,19 @@ TORCH_SIZE = {"cpu": "0.2 GB to download, 0.75 GB on disk", "cuda": "3 GB to dow
 
 
 def has_nvidia_card() -> bool:
-    """True if an NVIDIA driver is loaded, or the command nvidia-smi is available.
+    """True if this machine seems to have an NVIDIA GPU.
 
-    A loaded driver has the file /dev/nvidiactl, except under WSL.
+    This is the case if an NVIDIA driver is loaded, which has the file /dev/nvidiactl, except under WSL. It is also the
+    case if the command nvidia-smi is available.
     """
     return Path("/dev/nvidiactl").exists() or shutil.which("nvidia-smi") is not None
 
 
 def is_reachable(index: str) -> bool:
-    """True if the index lists torch within `INDEX_TIMEOUT_S`."""
+    """True if a package index responds with its list of torch releases in time.
+
+    The timeout is `INDEX_TIMEOUT_S`.
+    """
     try:
         with urllib.request.urlopen(f"{index}/torch/", timeout=INDEX_TIMEOUT_S):
             return True
@@ -37,7 +41,7 @@ def is_reachable(index: str) -> bool:
 
 
 def is_installed(pin: str) -> bool:
-    """True if the environment has any build of the pinned version.
+    """True if the pinned version of a package is installed, as any build.
 
     For example, 2.13.0+cpu is a build of torch==2.13.0.
     """
@@ -56,7 +60,10 @@ def pip(*arguments: str) -> bool:
 def install_torch(pin: str, others: Path, index: str = CPU_INDEX) -> bool:
     """Install the build of torch for this machine, and return True if it succeeds.
 
-    The file ``others`` pins torch's dependencies except CUDA.
+    Args:
+        pin: Requirement with the version, such as torch==2.13.0.
+        others: File that pins the dependencies of torch except CUDA packages.
+        index: URL of the index with CPU builds.
     """
     if is_installed(pin):
         return True
@@ -72,9 +79,9 @@ def install_torch(pin: str, others: Path, index: str = CPU_INDEX) -> bool:
 
 
 def main(torch: str = "", torch_index: str = "") -> int:
-    """Install torch, then the other packages, then this repository.
+    """Install torch, all other locked packages, and this repository.
 
-    Return 1 if pip fails (pip prints the reason), and otherwise 0.
+    The result is 1 if pip fails, and otherwise 0. pip prints the reason of a failure.
     """
     pins = [line for line in LOCK.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     (locked,) = (pin for pin in pins if pin.startswith("torch=="))

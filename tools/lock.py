@@ -36,9 +36,13 @@ WITHOUT = "numba ; sys_platform == 'none'"
 
 
 def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None:
-    """Pin the dependencies in pyproject.toml that do not depend on torch's build.
+    """Write a lock file with the dependencies that do not depend on the build of torch.
+
+    The dependencies are read from pyproject.toml.
 
     Args:
+        target: Path of the lock file.
+        options: Further options of uv.
         with_triton: True to include Triton, which depends on torch's build.
     """
     pins = _resolve("pyproject.toml", "--constraint", "-", "--no-emit-package", CLIENT_PACKAGE, *options, stdin=TORCH)
@@ -49,7 +53,7 @@ def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None
 
 
 def compile_cluster(target: Path, lock: Path = LOCK) -> None:
-    """Pin the packages that the extra `cluster` adds to requirements.lock."""
+    """Write a lock file with the packages that the extra `cluster` adds to requirements.lock."""
     pins = _resolve(
         "pyproject.toml", "--constraint", str(lock), "--no-emit-package", CLIENT_PACKAGE, "--extra", "cluster", stdin=""
     )
@@ -58,16 +62,16 @@ def compile_cluster(target: Path, lock: Path = LOCK) -> None:
 
 
 def compile_clients(target: Path, source: str = "tests/clients/requirements.in") -> None:
-    """Pin the third-party clients that tests/clients needs."""
+    """Write a lock file with the third-party clients that tests/clients needs."""
     _write(target, source, _resolve(source, "--override", "-", stdin=WITHOUT))
 
 
 def not_locked(lock: Path, platform: str, python: str) -> list[str]:
-    """Return the requirements that are missing from the lock file for a platform.
+    """Return the requirements that a lock file lacks for a platform and a Python version.
 
     Raises:
-        ValueError: A package has no wheel for the platform, or the lock contradicts pyproject.toml (uv's message says
-        why).
+        ValueError: A package has no wheel for the platform, or the lock file contradicts pyproject.toml. The message is
+            that of uv.
     """
     where = ("--python-platform", platform, "--python-version", python, "--only-binary", ":all:")
     options = ("--extra", "oauth", "--constraint", str(lock), "--no-emit-package", CLIENT_PACKAGE, *where)

@@ -128,7 +128,7 @@ _CHANGE_IF = {
 
 
 def page() -> str:
-    """Return the complete Markdown page."""
+    """Return the content of docs/settings.md."""
     return _HEAD + "".join(
         f"\n## {title}\n\n{about}\n\n| variable | default | content | change it if |\n|---|---|---|---|\n"
         + "".join(_rows(group))

@@ -1,1 +1,1 @@
-"""Benchmark of the engine's parts: times, lower bounds, and times per kernel."""
+"""Benchmark of each part of the engine, such as prefill: times, lower bounds and kernels."""

@@ -1,13 +1,13 @@
-"""Measure the engine's parts, compare them with lower bounds, and profile their kernels.
+"""Measure the parts of the engine, compare them with lower bounds, and profile kernels.
 
 python -m benchmarks.engine --model FOLDER --batches 1,8,32,64 --prompts 32,128,512
 python -m benchmarks.engine --model FOLDER --profile                    also per kernel (CUDA)
 python -m benchmarks.engine --variant graphs --variant eager:EAGER=1    compare settings, A B B A
 
-A lower bound ("floor") is the larger of two times: the time to read the required bytes (weights once per pass, keys and
-values of the rows) at the measured read rate, and the time for the multiplications at the measured rate of a large
-product. Both rates are measured in the same run. Floors for a CPU also assume bfloat16. `voicewright bench` is a short
-version with TTFA over the WebSocket.
+A lower bound ("floor") is the larger of two times. The first is the time to read the required bytes at the measured
+read rate. These bytes are the weights once per pass, and the keys and values of the rows. The second is the time for
+the multiplications at the measured rate of a large matrix product. Both rates are measured in the same run. Floors for
+a CPU also assume bfloat16. `voicewright bench` is a short version with TTFA over the WebSocket.
 """
 
 from __future__ import annotations

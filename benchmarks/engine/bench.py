@@ -1,4 +1,4 @@
-"""Command `voicewright bench`: frame times by batch size, and TTFA."""
+"""Command `voicewright bench`, which measures frame times by batch size, and TTFA."""
 
 from __future__ import annotations
 
@@ -20,13 +20,22 @@ CLIENTS = (1, 4, 8)
 
 
 def bench(settings: Settings, replies: int, as_json: bool) -> None:
-    """Measure the models in the settings, and print JSON or Markdown tables."""
+    """Measure the checkpoints in the settings, and print the results.
+
+    Args:
+        settings: Settings of the engine, with the checkpoints.
+        replies: Minimum number of measured responses per number of clients.
+        as_json: True to print JSON, False to print Markdown tables.
+    """
     tables = measure(settings, replies)
     print(json.dumps({"machine": machine(), **tables}, indent=2) if as_json else markdown(tables))
 
 
 def measure(settings: Settings, replies: int) -> Tables:
-    """Return all tables, with at least `replies` counted replies per number of clients."""
+    """Measure the checkpoints in the settings, and return the result tables.
+
+    `replies` is the minimum number of measured responses per number of clients.
+    """
     parts = measure_parts([("ours", open_parts(settings, GRID))], GRID)
     websocket = asyncio.run(_measure_websocket(settings, replies))
     return {**parts, "websocket": websocket}

@@ -1,4 +1,7 @@
-"""Lower bounds for the times of the engine's parts, from memory reads and multiplications."""
+"""Lower bounds for the times of the engine's parts.
+
+A bound is computed from the number of bytes that must be read and the number of multiplications.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ BFLOAT16_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates of a device: bytes read per second, and operations of matrix products per second."""
+    """Measured rates of a device.
+
+    `read` is in bytes per second. `multiplied` is the rate of matrix products in operations per second.
+    """
 
     read: float
     multiplied: float
@@ -34,9 +40,10 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of a part of the engine: values to read from memory, and operations.
+    """Minimum work of one part of the engine.
 
-    The values are weights (`weights`), and keys and values of the KV cache (`kv_cache`).
+    `weights` is the number of weights to read, `kv_cache` the number of keys and values to read, and `operations` the
+    number of arithmetic operations.
     """
 
     weights: float
@@ -47,7 +54,7 @@ class Cost:
         return Cost(self.weights + other.weights, self.kv_cache + other.kv_cache, self.operations + other.operations)
 
     def floor_ms(self, rates: Rates, weight_bytes: float = BFLOAT16_BYTES) -> float:
-        """Return the minimum time in ms, which is the larger of reading time and computing time.
+        """Return the lower bound of the time in ms: the larger of reading time and computing time.
 
         `weight_bytes` is the size of one weight in bytes.
         """
@@ -56,7 +63,10 @@ class Cost:
 
 
 def measure_rates() -> Rates:
-    """Return the rates of this device, using the fastest of several runs."""
+    """Measure the memory read rate and the matrix product rate of this device.
+
+    The fastest of several runs is used.
+    """
     has_gpu = torch.accelerator.is_available()
     device = torch.accelerator.current_accelerator() if has_gpu else torch.device("cpu")
     source = torch.randn((GPU_BYTES if has_gpu else CPU_BYTES) // 4, device=device)
@@ -90,9 +100,9 @@ def weights_of(decoder: DecoderConfig) -> int:
 
 
 def predictor_cost(config: ModelConfig, rows: int) -> Cost:
-    """Return the cost of predicting the codes 1 to Q-1 of one frame.
+    """Return the minimum work of the code predictor for one frame (codes 1 to Q-1).
 
-    Each code needs one pass, which reads all weights.
+    Each code needs one pass, which reads all weights. `rows` is the batch size.
     """
     total = Cost(0, 0, 0)
     for done in range(config.talker.num_code_groups - 1):
@@ -102,12 +112,21 @@ def predictor_cost(config: ModelConfig, rows: int) -> Cost:
 
 
 def frame_cost(config: ModelConfig, rows: int, context: int) -> Cost:
-    """Return the cost of one frame for `rows` rows at position `context`."""
+    """Return the minimum work for one frame of a batch.
+
+    Args:
+        config: Configuration of the checkpoint.
+        rows: Batch size.
+        context: Position of the frame, which is the number of cached positions per row.
+    """
     return _layers(config.talker, rows, context) + _head(config.talker, rows) + predictor_cost(config, rows)
 
 
 def prefill_cost(config: ModelConfig, positions: int) -> Cost:
-    """Return the cost of prefilling a prompt and generating its first frame."""
+    """Return the minimum work to prefill a prompt and to generate its first frame.
+
+    `positions` is the length of the prompt.
+    """
     decoder, weights = config.talker, weights_of(config.talker)
     attended = 4 * decoder.num_hidden_layers * decoder.num_attention_heads * decoder.head_dim * positions / 2
     read = Cost(weights, 0, positions * (2 * weights + attended))
@@ -115,7 +134,10 @@ def prefill_cost(config: ModelConfig, positions: int) -> Cost:
 
 
 def add_floors(config: ModelConfig, rates: Rates, tables: Tables, weight_bytes: float = BFLOAT16_BYTES) -> None:
-    """Add the lower bound in ms, and the ratio of measured time and lower bound, to each row."""
+    """Add two columns to each row of the result tables: the lower bound and a ratio.
+
+    The lower bound is in ms. The ratio is the measured time divided by the lower bound.
+    """
     kinds: dict[str, tuple[str, Callable[[Row], Cost]]] = {
         "frames": ("frame_ms", lambda row: frame_cost(config, row["batch"], row["context"])),
         "predictor": ("predictor_ms", lambda row: predictor_cost(config, row["batch"])),

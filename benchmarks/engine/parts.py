@@ -1,6 +1,6 @@
 """Functions that run each part of the engine separately, without the engine's threads.
 
-Only this module of the benchmarks uses internals of the engine.
+No other benchmark module uses internals of the engine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TEXT = "The harbour was quiet, and the lights of the last boat went out one by o
 
 
 class Parts:
-    """Engine core of the first checkpoint, with one method for each part of the engine."""
+    """Engine core of the first checkpoint, with one method for each part that is measured."""
 
     def __init__(self, settings: Settings) -> None:
         began, free = time.perf_counter(), free_bytes()
@@ -48,12 +48,15 @@ class Parts:
 
     @property
     def max_positions(self) -> int:
-        """Return the number of positions that a slot has."""
+        """Return the maximum number of positions in a slot of the KV cache."""
         return self.core.length
 
     @torch.inference_mode()
     def begin_rows(self, batch: int, context: int) -> NDArray[np.int64]:
-        """Prepare `batch` rows whose next frame is at position `context`, and return their slots."""
+        """Fill `batch` slots as if `context` positions had been generated, and return the slots.
+
+        The next frame of each slot is at position `context`.
+        """
         slot_cache, slots = self.core.runner.slot_cache, self.begin_streams(batch)
         for slot in slots:
             self._read_prompt(int(slot), self._prompt)
@@ -75,7 +78,7 @@ class Parts:
             self.core.runner.slot_cache.release(int(slot))
 
     def launch(self, slots: NDArray[np.int64]) -> Callable[[], FrameResult]:
-        """Launch the next frame of the rows in `slots`.
+        """Launch the generation of the next frame for all rows in `slots`.
 
         Returns:
             A function that waits for the frame and returns it.
@@ -84,7 +87,7 @@ class Parts:
 
     @torch.inference_mode()
     def prefill(self, positions: int) -> None:
-        """Prefill a prompt with this number of positions and generate its first frame."""
+        """Prefill a prompt with `positions` positions, and generate its first frame."""
         embeds = self._prompt.embeds
         slot = self._take_slot(0, [])
         self._read_prompt(slot, Prompt(embeds.repeat(-(-positions // len(embeds)), 1)[:positions], []))
@@ -92,7 +95,10 @@ class Parts:
 
     @torch.inference_mode()
     def predict(self, batch: int) -> None:
-        """Run the code predictor for codes 1 to Q-1 of one frame per row, with greedy sampling."""
+        """Run the code predictor, which computes the codes 1 to Q-1 of one frame per row.
+
+        `batch` is the number of rows. Sampling is greedy.
+        """
         predict = self._predictor(batch)
         # The graph shares memory with the other graphs of the frame stream, so it must run on this stream.
         with self.core.device.stream(Stream.FRAMES):
@@ -132,14 +138,14 @@ class Parts:
         return device.capture(predict, Stream.FRAMES).replay if device.holds_graphs else predict
 
     def decode(self, slots: NDArray[np.int64], frames: int) -> None:
-        """Decode `frames` frames of each stream in one call."""
+        """Decode `frames` frames of each stream in `slots` to audio, in one Code2Wav call."""
         groups = self.core.checkpoint.config.talker.num_code_groups
         codes = torch.zeros((len(slots), frames, groups), dtype=torch.int64)
         self.core.code2wav_streams.decode([int(slot) for slot in slots], codes)
 
     @torch.inference_mode()
     def prompt(self, text: str) -> Prompt:
-        """Return the prompt of a text with a voice that needs no reference recording."""
+        """Create the prompt of a text, with a voice that needs no reference recording."""
         checkpoint, mode = self.core.checkpoint, self.engine.cards[0].modes[0]
         request = SpeechRequest(text=text, mode=mode if mode is not Mode.BASE else Mode.VOICE_DESIGN)
         admission, text_stream = admit(request, checkpoint, self._settings.limits, self.core.length)
@@ -148,9 +154,9 @@ class Parts:
 
     @torch.inference_mode()
     def speak(self, prompts: Sequence[Prompt], frames: int) -> None:
-        """Generate `frames` frames for all prompts in parallel, with one row per prompt.
+        """Generate `frames` frames for several prompts in one batch.
 
-        Rows that have emitted EOS continue to run.
+        Rows that have generated EOS continue to run.
         """
         slots = [self._take_slot(row, prompt.trailing) for row, prompt in enumerate(prompts)]
         for slot, prompt in zip(slots, prompts, strict=True):
@@ -184,7 +190,7 @@ def free_bytes() -> int:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Run a function and return the time in ms until the device has finished the work."""
+    """Run a function, wait for the device, and return the elapsed time in ms."""
     start = time.perf_counter()
     work()
     synchronize()

@@ -1,4 +1,4 @@
-"""Profiles of the engine's parts by kernel, for a CUDA GPU."""
+"""Profiles that show the time of each kernel, for a CUDA GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LISTED_KERNELS = 14
 def profile_parts(parts: Parts, batches: Sequence[int], prompts: Sequence[int], context: int) -> Tables:
     """Return tables of kernel times for prefill, code predictor and frames.
 
-    The first frame is part of the prefill. Without a GPU, the result is empty.
+    The first frame of an utterance is part of the prefill. Without a GPU, the result is empty.
     """
     tables: Tables = {}
     for positions in prompts:
@@ -35,10 +35,10 @@ def profile_parts(parts: Parts, batches: Sequence[int], prompts: Sequence[int], 
 
 
 def by_kernel(work: Callable[[], object], repeats: int = REPEATS) -> list[Row]:
-    """Return the time in microseconds and the launches of each kernel, longest time first.
+    """Profile a function, and return the time and the number of launches of each kernel.
 
-    Kernels overlap. Therefore the time of a kernel is the time by which the kernel extends the end of all earlier work,
-    and the times add up to the total time.
+    The kernels are sorted by time, the longest first. Times are in microseconds. Kernels may overlap. Therefore, only
+    the time after the end of all earlier kernels is counted for a kernel, and the times add up to the total time.
     """
     if not torch.cuda.is_available():
         return []

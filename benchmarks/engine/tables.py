@@ -22,7 +22,7 @@ WARM_UP = 5
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Sizes at which the parts of the engine are measured.
+    """Sizes at which the parts of the engine are measured, for example batch sizes.
 
     `chunks` are pairs (frames, batch size) of Code2Wav calls.
     """
@@ -35,14 +35,20 @@ class Grid:
 
 
 def open_parts(settings: Settings, grid: Grid) -> Parts:
-    """Load the first checkpoint, with slots for the largest batch and no buffer limit."""
+    """Load the first checkpoint for measurements.
+
+    The engine has slots for the largest batch, and no limit for buffered audio.
+    """
     slots = max(settings.engine.max_slots, *grid.batches)
     engine = override(settings.engine, max_slots=slots, lead_cap_s=1e9)
     return Parts(replace(settings, models=settings.models[:1], engine=engine))
 
 
 def measure_parts(variants: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
-    """Measure all parts of the engine, with each variant at each size, in the order A B B A."""
+    """Measure all parts of the engine at each size, and return the result tables.
+
+    Several variants are measured in the order A B B A.
+    """
     order = [*variants, *reversed(variants)] if len(variants) > 1 else list(variants)
 
     def rows(points: Sequence[Row], measure: Callable[..., Row]) -> list[Row]:

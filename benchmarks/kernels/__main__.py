@@ -1,10 +1,11 @@
-"""Search for the fastest tiles of a frame's matrix products on this GPU.
+"""Search for the fastest tile sizes of the matrix products in a frame, on this GPU.
 
 python -m benchmarks.kernels tiles --rows 1,32,64
 
-All tiles that fit are measured, with many launches in one CUDA graph; the fastest are first. Launches use several
-weights in turn, so that data comes from memory and not from the GPU's cache. `bits` is a hash of the first row's
-result, which must be equal for all tiles of a product. `benchmarks.engine --profile` measures all other kernels.
+All tile sizes that fit are measured, with many launches in one CUDA graph. The fastest are printed first. The launches
+use several weights in turn, so that the data comes from memory and not from the GPU's cache. The column `bits` is a
+hash of the first row's result, which must be equal for all tile sizes of a product. `benchmarks.engine --profile`
+measures all other kernels.
 """
 
 from __future__ import annotations

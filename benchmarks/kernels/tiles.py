@@ -1,4 +1,4 @@
-"""Search for the fastest tile sizes of the matrix products of a decode step on this GPU."""
+"""Search for the fastest tile sizes of matrix products in the generation of a frame."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHOWN_TILES = 8
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Matrix product of a decode step, with N outputs and K inputs."""
+    """Matrix product in the generation of a frame, with N output and K input features."""
 
     name: str
     N: int
@@ -43,7 +43,7 @@ class Product:
 
     @property
     def bytes(self) -> int:
-        """Return the size of the weights in bytes for bfloat16."""
+        """Return the size of the product's weights in bytes, if they are bfloat16."""
         return self.N * self.K * (4 if self.gated else 2)
 
 
@@ -63,9 +63,14 @@ PRODUCTS = (
 
 
 def candidates(product: Product, rows: int, *, eight_bits: bool) -> Iterator[AnyTiles]:
-    """Yield the tile sizes that are measured.
+    """Yield the tile sizes to measure for a matrix product.
 
-    They include the sizes in use (for any number of rows) and all other sizes that fit.
+    They include the sizes that the engine chooses, and all other sizes that fit.
+
+    Args:
+        product: Matrix product.
+        rows: Batch size.
+        eight_bits: True for int8 weights.
     """
     for count in (1, 64, rows):
         yield gemm.choose_tiles(product.N, product.K, count, gated=product.gated, eight_bits=eight_bits)
@@ -162,7 +167,7 @@ def _keeps_bits(product: Product, tiles: Tiles) -> bool:
 
 
 class Weights(NamedTuple):
-    """Weights of a matrix product.
+    """Weights of a matrix product, with scales if they are int8.
 
     Shapes: weight [N, K], or [2 N, K] with the gate first. scale [N] or [2 N] float32, only for int8.
     """
@@ -182,7 +187,7 @@ class Weights(NamedTuple):
 
 
 class Bench:
-    """Random weights and inputs of one matrix product."""
+    """Random weights and inputs for the measurement of one matrix product."""
 
     def __init__(self, product: Product, rows: int, spread: int = WEIGHT_BYTES, *, eight_bits: bool = False) -> None:
         self.product = product
@@ -211,7 +216,7 @@ class Bench:
         return gemm.gemm(x, weight, scale=scale, residual=residual, tiles=tiles)
 
     def library(self, weights: Weights) -> Tensor:
-        """Compute the product with PyTorch operations."""
+        """Compute the matrix product with PyTorch operations, for comparison."""
         out = self.x @ weights.upcast(self.x.dtype).t()
         if self.product.gated:
             gate, up = out.chunk(2, -1)
@@ -220,16 +225,16 @@ class Bench:
 
 
 def kind(tiles: AnyTiles) -> str:
-    """Return the name of the kernel that uses these tiles."""
+    """Return the name of the kernel that has these tile sizes as parameters."""
     if isinstance(tiles, SmallTiles | MediumTiles):
         return "small_m_gemm" if isinstance(tiles, SmallTiles) else "medium_m_gemm"
     return "split_k" if tiles.split_k else "gemm"
 
 
 def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: bool) -> str:
-    """Compile a kernel into the disk cache, and return the error message or "".
+    """Compile the kernel of a matrix product into the disk cache.
 
-    This function runs in a separate process.
+    The result is the error message, or an empty string. This function runs in a separate process.
     """
     try:
         bench = Bench(product, rows, 1, eight_bits=eight_bits)
@@ -241,10 +246,12 @@ def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: boo
 
 
 def search_tiles(only: str, rows: tuple[int, ...], *, eight_bits: bool) -> list[Row]:
-    """Return the launch times of all tile sizes, the fastest first.
+    """Measure all tile sizes, and return table rows with their launch times, fastest first.
 
     Args:
-        only: Text that the name of a product must contain.
+        only: Text that the name of a measured product must contain.
+        rows: Batch sizes.
+        eight_bits: True for int8 weights.
     """
     found: list[Row] = []
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
@@ -284,9 +291,9 @@ def _time_all(pool: ProcessPoolExecutor, product: Product, rows: int, *, eight_b
 
 
 def launch_us(launch: Callable[[int], object]) -> float:
-    """Return the time of one launch in microseconds, measured with many launches in a graph.
+    """Return the time of one kernel launch in microseconds.
 
-    `launch` is called with the number of the launch.
+    Many launches are measured in one CUDA graph. `launch` is called with the number of the launch.
     """
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):

@@ -60,7 +60,10 @@ def main() -> int:
 
 
 def run_peer(peer: str, variant: Variant, arguments: argparse.Namespace) -> Row:
-    """Run one implementation in a child process, and return its result or its error as a row."""
+    """Measure one implementation in a child process, and return a table row.
+
+    The row has the results or the error message.
+    """
     python, program = (dict(pair.split("=", 1) for pair in pairs) for pairs in (arguments.python, arguments.program))
     command = [python.get(peer, sys.executable), "-m", "benchmarks.peers.child", peer, "--model", arguments.model[0]]
     command += ["--lengths", arguments.lengths, "--device", arguments.device or "cpu"]

@@ -1,7 +1,7 @@
 """Measurement of one implementation: `python -m benchmarks.peers.child NAME`.
 
-The program prints one row of JSON. It runs in the Python environment of the measured implementation, which may not have
-our dependencies. Therefore imports are inside the classes.
+The program prints one row of JSON. It runs in the Python environment of the measured implementation, in which packages
+of this repository may be missing. Therefore, imports are inside the classes.
 """
 
 from __future__ import annotations
@@ -36,25 +36,32 @@ Row = dict[str, Any]
 
 
 class Peer(ABC):
-    """Interface of a loaded implementation."""
+    """Interface of an implementation whose checkpoint is loaded."""
 
     @abstractmethod
     def speak(self, text: str, frames: int) -> float:
-        """Speak a text completely and return the duration of the call in seconds."""
+        """Generate the speech of a text with `frames` frames, and return the elapsed seconds."""
 
     def ttfa_s(self, text: str) -> float | None:
         """Return the time to first audio in seconds, or None if streaming is not supported."""
         return None
 
     def more(self, frames: int) -> Row:
-        """Return further values that only this implementation reports."""
+        """Return additional table columns that only this implementation reports."""
         return {}
 
 
 def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_calls: int = TTFA_CALLS) -> Row:
-    """Return wall-clock time and CPU time per frame, TTFA and memory of an implementation.
+    """Measure an implementation, and return a table row.
 
-    The time per frame is the slope between two utterances of different lengths.
+    The row has the wall-clock time and the CPU time per frame, the time to first audio (TTFA) and the memory. The time
+    per frame is the slope between two utterances of different lengths.
+
+    Args:
+        peer: Implementation to measure.
+        lengths: Numbers of frames of the short and the long utterance.
+        repeats: Number of measurements per length.
+        ttfa_calls: Number of measurements of TTFA.
     """
     texts, (few, many) = iter(sentences()), lengths
     peer.speak(next(texts), few)
@@ -86,7 +93,7 @@ def cpu_s() -> float:
 
 
 def memory_mib() -> Row:
-    """Return the memory of this process and of mapped files, and the peak, in MiB.
+    """Return the memory of this process, of its mapped files, and the peak, in MiB.
 
     Without /proc, the result is empty.
     """
@@ -170,9 +177,9 @@ class Official(Peer):
 
 
 class Faster(Official):
-    """The package faster-qwen3-tts, with one CUDA graph each for talker and code predictor.
+    """The package faster-qwen3-tts, which captures CUDA graphs of talker and code predictor.
 
-    The frame time that the package reports is shown as well.
+    The table row also has the frame time that the package reports.
     """
 
     EXTRA_FRAMES = 0
@@ -207,10 +214,10 @@ class Faster(Official):
 
 
 class Program(Peer):
-    """A program that is started for each text, reports its time and has no streaming.
+    """External program that is started for each text and prints its generation time.
 
-    `{model}`, `{text}`, `{frames}` and `{wav}` of its command are replaced. Without `{text}`, it reads the text from
-    its standard input.
+    It does not stream audio. `{model}`, `{text}`, `{frames}` and `{wav}` in its command are replaced by values. If the
+    command has no `{text}`, the program reads the text from its standard input.
     """
 
     def __init__(self, model: str, device: str, program: str | None = None) -> None:
@@ -245,7 +252,7 @@ PEERS: dict[str, Callable[[str, str, str | None], Peer]] = {"ours": Ours, "offic
 
 
 def check_length(seconds: float, frames: int) -> None:
-    """Raise SystemExit if an utterance does not have the requested length.
+    """Raise SystemExit if an utterance does not have the requested number of frames.
 
     The measured time would be meaningless.
     """

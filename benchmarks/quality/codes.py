@@ -21,12 +21,14 @@ Key = tuple[str, int]  # Mode and index of a request.
 
 
 class CodeRun:
-    """One run that compares codes between batch sizes and between variants.
+    """Run that compares codes between batch sizes and between variants.
 
     Args:
         shared: Environment variables of all variants.
         rows: Batch sizes.
-        baseline: File with the first variant's results of single requests. It is read if it exists, otherwise written.
+        frames: Number of frames of each utterance.
+        baseline: File with the results of single requests with the first variant, or None. It is read if it exists, and
+            otherwise written.
     """
 
     def __init__(self, shared: Environment, rows: Sequence[int], frames: int, baseline: Path | None) -> None:
@@ -36,7 +38,10 @@ class CodeRun:
         self.baseline = baseline
 
     def run(self, variants: Sequence[Variant]) -> Tables:
-        """Return tables that compare batches with single rows, and variants with the first one."""
+        """Run all comparisons, and return the result tables.
+
+        One table compares batches with single requests. Another table compares each variant with the first variant.
+        """
         batch: list[Row] = []
         solo: dict[str, dict[Key, CodesAndPcm]] = {}
         if self.baseline is not None and self.baseline.exists():
@@ -83,16 +88,13 @@ class CodeRun:
 
 
 def difference_row(result: Mapping[Key, CodesAndPcm], first: Mapping[Key, CodesAndPcm]) -> Row:
-    """Return the differences between two sets of utterances of the same requests."""
+    """Compare two sets of utterances for the same requests, and return a table row."""
     shared = [key for key in result if key in first]
     return {"texts": len(shared), **_compared([(result[key], first[key]) for key in shared])}
 
 
 def write_utterances(path: Path, result: Mapping[Key, CodesAndPcm]) -> None:
-    """Write utterances to a file that `read_utterances` reads.
-
-    NumPy appends no suffix to the file name because the file is opened here.
-    """
+    """Write utterances to a file, which `read_utterances` can read."""
     named = {
         f"{mode} {number} {name}": array
         for (mode, number), one in result.items()

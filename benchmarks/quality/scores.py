@@ -1,4 +1,4 @@
-"""Comparison of the probabilities with quantized weights and with float32, per sample."""
+"""Comparison of the probabilities of quantized weights with those of float32 weights."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ Pick = Callable[[Tensor, LevelSettings, Tensor | None], Tensor]
 
 
 def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
-    """Return the settings of the environment, changed to run a checkpoint on the CPU.
+    """Return settings from the environment that run a checkpoint on the CPU.
 
     Args:
+        model: Checkpoint.
         weights: Name of a dtype, or int8 or int4.
+        slots: Number of slots.
     """
     settings = Settings.from_env()
     is_dtype = weights in ("float32", "bfloat16")
@@ -48,21 +50,21 @@ def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
 
 @dataclass(slots=True)
 class Draws:
-    """Recorded samples, in the order of sampling.
+    """Recorded sampling steps, in order.
 
-    Each sample has the log probabilities [B, V] of a codebook and the chosen codes [B].
+    Each step has the log probabilities [B, V] of a codebook and the sampled codes [B].
     """
 
     probabilities: list[Tensor] = field(default_factory=list)
     codes: list[Tensor] = field(default_factory=list)
 
     def recording(self, led_by: Draws | None = None) -> Pick:
-        """Return a replacement for `pick` that records log probabilities.
+        """Return a replacement for the sampling function `pick` that records log probabilities.
 
-        Thread: only samples of the calling thread are recorded or replaced.
+        Thread: only sampling steps of the calling thread are recorded or replaced.
 
         Args:
-            led_by: Recorded samples. Their codes are returned instead of the sampled codes.
+            led_by: Recorded sampling steps, or None. Their codes are returned instead of newly sampled codes.
         """
         own_thread = threading.get_ident()
 
@@ -78,7 +80,14 @@ class Draws:
 
 
 def record_draws(model: str, weights: str, positions: int, led_by: Draws | None = None) -> Draws:
-    """Return the samples of at least `positions` frames with this kind of weights."""
+    """Generate speech with one weight format, and return the recorded sampling steps.
+
+    Args:
+        model: Checkpoint.
+        weights: Name of a dtype, or int8 or int4.
+        positions: Minimum number of frames.
+        led_by: Recorded sampling steps whose codes are used instead of newly sampled codes, or None.
+    """
     with patch.object(frame, "native_predictor", lambda predictor: None):  # The native operator does not call `pick`.
         parts = _gpu_parts(model) if weights == INT8_GPU else Parts(cpu_settings(model, weights, BATCH_ROWS))
     draws = Draws()
@@ -98,9 +107,10 @@ def _gpu_parts(model: str) -> Parts:
 
 
 def compare_draws(truth: Draws, other: Draws) -> Row:
-    """Return the distance between the probabilities of `truth` and `other`.
+    """Compare the probabilities of two recordings, and return a table row with the distances.
 
-    All rows of all samples are compared. Banned codes have probability 0 in both runs and do not contribute.
+    All rows of all sampling steps are compared. Banned codes have probability 0 in both recordings and do not
+    contribute.
     """
     diverged: list[Tensor] = []
     agreed: list[Tensor] = []
@@ -119,7 +129,7 @@ def compare_draws(truth: Draws, other: Draws) -> Row:
 
 
 def measure_scores(model: str, kinds: Sequence[str], positions: int) -> list[Row]:
-    """Return a table row for each kind of weights, compared with float32.
+    """Compare each weight format with float32, and return one table row per format.
 
     Only one checkpoint is in memory at a time.
     """

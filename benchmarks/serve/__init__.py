@@ -1,4 +1,1 @@
-"""Load generator with closed loops or Poisson arrivals.
-
-The target is an in-process engine or a WebSocket server.
-"""
+"""Load test of a runtime, with closed loops or Poisson arrivals."""

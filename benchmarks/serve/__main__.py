@@ -58,7 +58,7 @@ def main() -> int:
 
 
 class ServeRun:
-    """One run of the load test.
+    """One run of the load test, with its settings and its result tables.
 
     Each table is printed and written when it is complete.
     """
@@ -124,7 +124,7 @@ class ServeRun:
 def loads_of(arguments: argparse.Namespace, served: Sequence[Mode]) -> list[Workload]:
     """Return the workloads that the command line selects.
 
-    They are all combinations of mode, dataset, client behaviour and recording.
+    They are all combinations of mode, text dataset, client behaviour and reference recording.
     """
     voices: list[NewVoices | None] = [None]
     if arguments.new_voices:

@@ -1,4 +1,4 @@
-"""Client of a WebSocket server, which runs a `Call` and returns a `Trace`."""
+"""WebSocket client of the load test, which measures the times of each request."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ OVERLOAD_CODES = frozenset({Overloaded.code, QueueTimeout.code})
 
 
 class SocketClient:
-    """Client of a runtime in the native protocol with binary audio.
+    """Client of a runtime that uses the native WebSocket protocol with binary audio.
 
-    Idle connections are reused, and the time of a call excludes connecting. Audio counts as received when its message
-    is read.
+    Idle connections are reused, and the measured time of a request excludes connecting. Audio counts as received when
+    its message is read.
     """
 
     def __init__(self, stream: str, card: dict[str, Any], *, is_hashing: bool = False) -> None:
@@ -80,7 +80,7 @@ class SocketClient:
         return trace
 
     async def open_connection(self, *, is_slow: bool = False) -> ClientConnection:
-        """Return a new connection that has received the runtime's first message."""
+        """Open a connection, wait for the runtime's first message, and return the connection."""
         options: dict[str, Any] = {"proxy": None}
         if is_slow:
             address = urlsplit(self._stream)

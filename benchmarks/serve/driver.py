@@ -22,7 +22,7 @@ START_TIMEOUT_S = 300.0  # Timeout until the connections and uploads of all proc
 
 
 async def drive(plan: Plan, client: SocketClient) -> list[Trace]:
-    """Make all calls of a plan, and return their traces when all calls have ended."""
+    """Send all requests of a load plan, wait for their end, and return their measured times."""
     gc.collect()
     gc.freeze()  # A garbage collection in this process would look like a delay of the server.
     if not plan.clients:
@@ -47,14 +47,22 @@ async def _call_at_time(call: Call, plan: Plan, client: SocketClient, began: int
 
 
 class ClientProcesses:
-    """Pool of client processes, which do not share an interpreter with the server."""
+    """Pool of client processes, which run separately from the server process."""
 
     def __init__(self, pool: ProcessPoolExecutor, count: int) -> None:
         self._pool = pool
         self._count = count
 
     async def drive(self, url: str, plan: Plan) -> list[Trace]:
-        """Run a plan against the runtime at an HTTP URL, and return the traces by send time."""
+        """Send all requests of a load plan to a runtime, and return their measured times.
+
+        Args:
+            url: HTTP URL of the runtime.
+            plan: Load plan, which is divided among the processes.
+
+        Returns:
+            The times of each request, sorted by the time of sending.
+        """
         loop, shares = asyncio.get_running_loop(), plan.split(self._count)
         shares += [Plan(plan.load, 0, ())] * (self._count - len(shares))
         results = await asyncio.gather(*(loop.run_in_executor(self._pool, _drive, url, share) for share in shares))
@@ -63,7 +71,10 @@ class ClientProcesses:
 
 @contextmanager
 def client_processes(count: int = 1) -> Iterator[ClientProcesses]:
-    """Context manager for client processes, which start at their first use."""
+    """Context manager that yields a pool of client processes, and ends them on exit.
+
+    The processes start at their first use.
+    """
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(count)
     with ProcessPoolExecutor(count, context, initializer=_share_barrier, initargs=(barrier,)) as pool:

@@ -1,7 +1,7 @@
-"""Measurement of one or more targets at several loads.
+"""Measurement of one or more runtimes at several loads.
 
-Several targets are measured twice at each load, in the order A B B A, so a change of the machine's speed affects all
-targets equally.
+Several runtimes are measured twice at each load, in the order A B B A. A change of the machine's speed then affects all
+of them equally.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ async def measure_closed(
     calls: int,
     rounds: Rounds = DEFAULT_ROUNDS,
 ) -> list[Row]:
-    """Measure closed loops, with at least `calls` counted calls at each load.
+    """Measure closed loops, with at least `calls` counted requests at each load.
 
-    The runtime caches voices. Therefore no recording of a new voice occurs twice, not even in the second pass of a
-    comparison.
+    `clients` has the numbers of concurrent clients. The runtime caches voices. Therefore, no reference recording occurs
+    twice, not even in the second measurement of a comparison.
     """
     rows, number = [], 0
     for load in loads:
@@ -47,7 +47,10 @@ async def measure_closed(
 async def measure_open(
     targets: Sequence[Target], loads: Sequence[Workload], rates: Sequence[float], seconds: float
 ) -> list[Row]:
-    """Measure Poisson arrivals after a warm-up, which takes a sixth of `seconds`."""
+    """Measure Poisson arrivals at each rate (requests per second) for `seconds` seconds.
+
+    The measurement starts after a warm-up, which takes a sixth of `seconds`.
+    """
     rows = []
     for load in loads:
         for rate in rates:
@@ -57,10 +60,12 @@ async def measure_open(
 
 
 async def measure(targets: Sequence[Target], passes: Sequence[Plan], about: Row) -> list[Row]:
-    """Run plans on all targets, and return one row per target.
+    """Run load plans on all target runtimes, and return one table row per target.
 
     Args:
-        passes: Plan of the first pass, and the plan of the second pass if it differs.
+        targets: Runtimes to measure.
+        passes: Plan of the first measurement, and optionally a different plan of the second measurement.
+        about: Columns that describe the load.
     """
     order = [(target, passes[0]) for target in targets]
     if _are_compared(targets):
@@ -73,7 +78,7 @@ async def measure(targets: Sequence[Target], passes: Sequence[Plan], about: Row)
 
 
 async def row_of(target: Target, runs: Sequence[Sequence[Trace]], about: Row) -> Row:
-    """Return a row with the metrics of all runs at one load.
+    """Return a table row with the metrics of all runs on one target runtime at one load.
 
     The row includes the number of slots that did not become free.
     """
@@ -82,7 +87,10 @@ async def row_of(target: Target, runs: Sequence[Sequence[Trace]], about: Row) ->
 
 
 async def capacity_rps(target: Target, load: Workload, slots: int) -> float:
-    """Return the replies per second of a closed loop with one client per slot."""
+    """Measure the capacity of a runtime in responses per second.
+
+    The load is a closed loop with one client per slot.
+    """
     results = [await target.drive(closed_loop(load, slots, Rounds(1, 4)))]
     return float((await row_of(target, results, {}))["rps"])
 
@@ -90,9 +98,18 @@ async def capacity_rps(target: Target, load: Workload, slots: int) -> float:
 async def measure_minutes(
     target: Target, load: Workload, rate: float, minutes: float, seconds: float, keep: Callable[[list[Row]], None]
 ) -> list[Row]:
-    """Measure consecutive windows of Poisson arrivals, and return one row per window.
+    """Measure Poisson arrivals for many minutes, in consecutive time windows.
 
-    A row includes the memory usage of the server and the GPU. All replies end before the next window starts.
+    A table row per window is returned, which includes the memory usage of the server and the GPU. All responses end
+    before the next window starts.
+
+    Args:
+        target: Runtime to measure.
+        load: Common settings of all requests.
+        rate: Requests per second.
+        minutes: Total duration.
+        seconds: Duration of a window.
+        keep: Function that is called with all rows after each window.
     """
     rows: list[Row] = []
     ends = time.monotonic() + 60 * minutes
@@ -106,10 +123,11 @@ async def measure_minutes(
 
 
 def creep(rows: Sequence[Row]) -> Row:
-    """Return changes over all windows: failures, memory slopes, and the p99 of TTFA.
+    """Return a table row with the changes over all windows of a long measurement.
 
-    The slopes (MiB per minute) are least-squares fits without the first minutes, in which caches fill. The percentile
-    is computed for the first and the last third of the windows.
+    It has the failures, the memory growth in MiB per minute, and the p99 of TTFA. The growth is a least-squares fit
+    without the first minutes, in which caches fill. The p99 is computed for the first and the last third of the
+    windows.
     """
     filled = [row for row in rows if row["minute"] >= WARM_UP_MINUTES] or list(rows)
     third = max(1, len(rows) // 3)

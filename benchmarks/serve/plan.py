@@ -1,4 +1,4 @@
-"""Load plans: texts, arrival times or concurrency, and the behaviour of each client."""
+"""Load plans: the texts and times of requests, and the behaviour of each client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runtime.request import Mode
 
 
 class Manner(StrEnum):
-    """Behaviour of a client during a call."""
+    """Behaviour of a client during a request, for example reading slowly."""
 
     WHOLE = "whole"  # The client sends the complete text and reads immediately.
     CANCEL = "cancel"  # The client cancels the request before its end.
@@ -36,13 +36,16 @@ class Rounds:
     counted: int = 4
 
     def with_calls(self, calls: int, clients: int) -> Rounds:
-        """Return rounds in which all clients together make at least `calls` counted calls."""
+        """Return a copy with enough requests per client for at least `calls` counted requests.
+
+        `clients` is the number of clients in the closed loop.
+        """
         return replace(self, counted=max(self.counted, -(-calls // clients)))
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request of a load plan.
+    """Speech request of a load plan.
 
     Attributes:
         at_s: Time of sending in an open loop, in seconds from the start of the loop.
@@ -61,11 +64,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Common settings of all calls in a plan.
+    """Settings that all requests of a load plan share.
 
     Attributes:
-        voices: Recordings for the mode `base`, one per call, or None for the default voice of the mode.
-        cancels, slow: Fractions of calls that are cancelled or read slowly. These calls are not counted.
+        voices: Reference recordings for the mode `base`, one per request, or None for the default voice of the mode.
+        cancels, slow: Fractions of requests that are cancelled or read slowly. These requests are not counted.
     """
 
     mode: Mode
@@ -76,7 +79,10 @@ class Workload:
     slow: float = 0.0
 
     def call(self, number: int, seed: int = 0) -> Call:
-        """Return the call with this number, whose behaviour depends on `seed`."""
+        """Return the request with this number.
+
+        Its text depends on the number, and its behaviour on the number and `seed`.
+        """
         text = self.dataset.text(number)
         frames = self.dataset.frames(text)
         call = Call(number, text, frames, manner=self.manner, language=self.dataset.language)
@@ -91,7 +97,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Calls of a load test, in order.
+    """Ordered requests of a load test.
 
     `clients` is the number of concurrent clients of a closed loop, or 0 for an open loop.
     """
@@ -113,10 +119,15 @@ class Plan:
 
 
 def closed_loop(load: Workload, clients: int, rounds: Rounds, start: int = 0) -> Plan:
-    """Return the plan of a closed loop, which starts with warm-up calls.
+    """Create the plan of a closed loop, in which each client sends one request after another.
+
+    The plan starts with warm-up requests.
 
     Args:
-        start: Number of the first call.
+        load: Settings of all requests.
+        clients: Number of concurrent clients.
+        rounds: Number of requests per client.
+        start: Number of the first request.
     """
     warm_up = rounds.warm_up * clients
     calls = (
@@ -128,9 +139,16 @@ def closed_loop(load: Workload, clients: int, rounds: Rounds, start: int = 0) ->
 
 
 def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s: float = 0.0) -> Plan:
-    """Return the plan of an open loop with Poisson arrivals.
+    """Create the plan of an open loop, in which requests arrive as a Poisson process.
 
-    Calls during the warm-up are not counted.
+    Requests during the warm-up are not counted.
+
+    Args:
+        load: Settings of all requests.
+        rate: Requests per second.
+        seconds: Duration after the warm-up.
+        seed: Seed of the random numbers.
+        warm_up_s: Duration of the warm-up in seconds.
     """
     times = takewhile(lambda at: at < warm_up_s + seconds, arrivals(rate, seed))
     calls = (
@@ -142,9 +160,9 @@ def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s:
 
 
 def writing(call: Call) -> Iterator[tuple[float, str]]:
-    """Yield the pieces of a streamed text, each with the delay in seconds before it.
+    """Yield the words of a request's text, each with the delay in seconds before it is sent.
 
-    An empty piece marks the end of the text.
+    An empty word marks the end of the text.
     """
     for number, word in enumerate(call.text.split()):
         yield PACE_S[call.manner] if number else 0.0, f"{word} "
@@ -152,9 +170,10 @@ def writing(call: Call) -> Iterator[tuple[float, str]]:
 
 
 def arrivals(rate: float, seed: int) -> Iterator[float]:
-    """Yield the arrival times of a Poisson process in seconds.
+    """Yield the arrival times of a Poisson process in seconds, without end.
 
-    Each interval is derived from the SHA-256 hash of seed and index.
+    `rate` is the number of arrivals per second. Each interval is derived from the SHA-256 hash of the seed and its
+    index.
     """
     at = 0.0
     for number in count():
@@ -163,6 +182,9 @@ def arrivals(rate: float, seed: int) -> Iterator[float]:
 
 
 def uniform(seed: int, number: int, what: str) -> float:
-    """Return a pseudo-random number in [0, 1) that is the same on every machine."""
+    """Return a pseudo-random number in [0, 1), which is the same on every machine.
+
+    It is derived from the hash of all three arguments. `what` is the purpose of the number.
+    """
     digest = hashlib.sha256(f"{seed}:{number}:{what}".encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56

@@ -1,4 +1,4 @@
-"""Targets of a load test: settings for a runtime process, or a running server."""
+"""Target runtimes of a load test: started by the benchmark, or already running."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.serve.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Runtime at a URL as the target of load plans.
+    """Target runtime of a load test, at a URL.
 
     `name` is the name of the variant or the server. `pid` is None if this benchmark has not started the runtime.
     """
@@ -49,10 +49,12 @@ async def open_targets(
     urls: Sequence[tuple[str, str]] = (),
     processes: int = 1,
 ) -> AsyncIterator[list[Target]]:
-    """Start a runtime for each variant, or connect to running servers.
+    """Context manager that starts a runtime for each variant, or uses running servers.
 
     Args:
+        variants: Variants of the settings. They are ignored if `urls` is not empty.
         shared: Environment variables of all variants.
+        urls: Names and URLs of running servers.
         processes: Number of client processes.
     """
     async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Soak test: minutes of mixed and abusive load on a runtime.
+"""Soak test of a runtime with mixed and abusive load for minutes.
 
-The audio of each stream must equal the audio of the same request alone.
+The audio of each request must equal the audio of the same request without load.
 """

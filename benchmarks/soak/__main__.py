@@ -35,7 +35,10 @@ def main() -> int:
 
 
 async def soak(arguments: argparse.Namespace) -> SoakReport:
-    """Start a runtime without a queue, run every request alone, and then run the load."""
+    """Start a runtime without a queue, run every request alone, and then run the load.
+
+    The result is a report.
+    """
     options = [option for model in arguments.model for option in ("--model", model)]
     options += ["--max-slots", str(arguments.slots)]
     count, found = arguments.clients or 2 * arguments.slots, SoakReport()

@@ -49,7 +49,7 @@ MAX_SLOWDOWN = 2.0  # Maximum ratio of TTFA (without queueing time) under load t
 
 @dataclass(slots=True)
 class SoakReport:
-    """Results of all clients, and resource usage of the server.
+    """Results of all clients of a soak test, and resource usage of the server.
 
     Resource usage is measured after a third of the time and at the end.
     """
@@ -66,19 +66,19 @@ class SoakReport:
     leaked_slots: int = -1
 
     def note_error(self, trace: Trace) -> None:
-        """Record a refused or failed call."""
+        """Record a request that was refused or has failed."""
         self.audio_after_cancel += trace.code == AUDIO_AFTER_CANCEL
         self.stalls += trace.code == "timeout"
         if trace.outcome is Outcome.REFUSED:
             self.refusal_ms.append(trace.total_ms)
 
     def note_usage(self, usage: dict[str, Any]) -> None:
-        """Append the current resource usage of the runtime's processes."""
+        """Record the current resource usage of the runtime's processes."""
         for name, value in usage.items():
             self.usage.setdefault(name, []).append(value)
 
     def summary(self) -> dict[str, Any]:
-        """Return all metrics and the violated guarantees by name."""
+        """Return all metrics and the violated guarantees as a dictionary."""
         return {
             **{"replies": dict(self.replies), "refused": dict(self.refused)},
             "streams_unlike_their_solo_run": len(self.different),
@@ -92,7 +92,7 @@ class SoakReport:
         }
 
     def broken(self) -> list[str]:
-        """Return a description of each violated guarantee."""
+        """Return a sentence for each guarantee that the runtime has violated."""
         loaded, unloaded = percentile(self.ttfa_ms, 0.5), percentile(self.unloaded_ttfa_ms, 0.5)
         is_slow = loaded is not None and unloaded is not None and loaded > MAX_SLOWDOWN * unloaded
         checks = {
@@ -106,7 +106,7 @@ class SoakReport:
 
 
 class SoakClients:
-    """Clients of one soak test, and the result of each request alone.
+    """Clients of one soak test, and the expected audio of each request.
 
     `card` is an entry of the response of /v1/models.
     """
@@ -125,7 +125,7 @@ class SoakClients:
         return replace(load.call(number), frames=frames), load
 
     async def prepare(self) -> None:
-        """Run each request alone, and measure TTFA without load.
+        """Run each request alone to get its expected audio, and measure TTFA without load.
 
         Raises:
             SystemExit: A request failed although no other request was running.
@@ -141,7 +141,13 @@ class SoakClients:
             self.report.unloaded_ttfa_ms.append(trace.ttfa_ms or 0.0)
 
     async def keep_calling(self, kind: str, number: int, until: float) -> None:
-        """Repeat requests of one kind until a time on the monotonic clock."""
+        """Send requests of one kind repeatedly, until a time on the monotonic clock.
+
+        Args:
+            kind: Kind of client behaviour, such as disconnecting.
+            number: Number of the client, which seeds its random choices.
+            until: End time in seconds.
+        """
         draw = random.Random(f"{kind}{number}")
         acts: dict[str, Callable[[Call, Workload, random.Random], Awaitable[None]]] = {
             "hangup": self._hang_up,
@@ -262,7 +268,10 @@ class SoakClients:
 
 
 class RequestRefused(Exception):
-    """The server has responded with an error code."""
+    """Error for a response with an error code.
+
+    `code` is this code.
+    """
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
