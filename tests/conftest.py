@@ -56,9 +56,10 @@ NO_CHROMIUM = "Chromium was not found"
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Run each test file in one process, and files with shared slow servers in the same one.
+    """Return the scheduler that distributes test files to processes.
 
-    Other browser tests are distributed file by file, because each process has its own Chromium and studio.
+    All tests of a file run in one process. Files with shared slow servers run in the same process. Other browser tests
+    are distributed file by file, because each process has its own Chromium and studio.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -79,7 +80,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip test files without selected tests, because every process imports all other files."""
+    """Skip test files in which no test is selected.
+
+    This saves time, because every process imports all other test files.
+    """
     if collection_path.suffix != ".py" or not collection_path.is_relative_to(ROOT):
         return None
     path = collection_path.relative_to(ROOT).as_posix()
@@ -94,9 +98,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Add the marker `thorough` to tests of `make test-all`, `examples` to Hypothesis tests.
+    """Add markers to tests, and move tests in slow folders to the front.
 
-    Tests in slow folders are moved to the front.
+    Tests of `make test-all` get the marker `thorough`, and Hypothesis tests get `examples`.
     """
     for item in items:
         if is_thorough(item):
@@ -154,7 +158,7 @@ def anyio_backend() -> str:
 def nothing_fails_unseen(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Fail the test if the code under test logs an error.
 
-    Tests with the marker ``logs_errors`` may log errors. Engine and servers survive many faults, so a test could
+    Tests with the marker ``logs_errors`` may log errors. Engine and servers continue after many faults, so a test could
     otherwise pass in spite of an error.
     """
     yield
@@ -165,9 +169,9 @@ def nothing_fails_unseen(request: pytest.FixtureRequest, caplog: pytest.LogCaptu
 
 @pytest.fixture(scope="session")
 def folder_of(tmp_path_factory: pytest.TempPathFactory) -> FolderOf:
-    """Return a function (spec name, mode, seed) that returns the folder of a checkpoint.
+    """Return a function that creates a checkpoint and returns its folder.
 
-    Tests must not change the files.
+    The arguments of the function are the specification's name, the mode and the seed. Tests must not change the files.
     """
 
     @cache
@@ -181,9 +185,10 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> FolderOf:
 
 @pytest.fixture(scope="session")
 def loaded(folder_of: FolderOf) -> Loaded:
-    """Return a function that loads a checkpoint (spec name, mode, seed) as float32 on the CPU.
+    """Return a function that loads a checkpoint in float32 on the CPU.
 
-    All tests share the loaded checkpoint.
+    The arguments of the function are the specification's name, the mode and the seed. All tests share the loaded
+    checkpoint.
     """
 
     @cache
@@ -201,7 +206,10 @@ def speaker(loaded: Loaded) -> Checkpoint:
 
 @pytest.fixture(scope="session")
 def quick(loaded: Loaded) -> Checkpoint:
-    """CustomVoice checkpoint with fast frames, whose greedy speech never ends with EOS."""
+    """Checkpoint of the mode CustomVoice whose frames are fast.
+
+    Its greedy speech never ends with EOS.
+    """
     return loaded("quick", "custom_voice")
 
 
@@ -225,7 +233,7 @@ def cloner(loaded: Loaded) -> Checkpoint:
 
 @pytest.fixture
 def bounds_of_loops() -> Iterator[None]:
-    """Fix bugs of Triton's interpreter for kernel tests without a GPU."""
+    """Fix bugs of Triton's interpreter, which kernel tests use on machines without a GPU."""
     from tests.support.interpreting import repaired
 
     with repaired():

@@ -62,7 +62,11 @@ def speaking(app: App, max_frames: int = 4000) -> Iterator[ClientConnection]:
 
 
 def rest(socket: ClientConnection) -> tuple[list[dict[str, object]], int, str]:
-    """Receive messages until the close, and return them with the close code and reason."""
+    """Receive messages until the server closes the connection.
+
+    Returns:
+        The messages, the close code and the close reason.
+    """
     messages = []
     with suppress(ConnectionClosed):
         while True:

@@ -39,7 +39,7 @@ def app(folder: Path) -> Iterator[App]:
 
 @contextmanager
 def speaking(app: App, frames: int) -> Iterator[ClientConnection]:
-    """Context manager for a WebSocket on which this number of frames is being generated.
+    """Context manager for a WebSocket on which `frames` frames are being generated.
 
     Speech from random weights never ends earlier.
     """

@@ -33,7 +33,10 @@ TITLE = {"name": "Play"}
 
 @contextmanager
 def studio(data: Path, log: IO[str] | None = None) -> Iterator[tuple[App, httpx.Client]]:
-    """Start a studio with this data folder, and yield the app and a visitor's HTTP client."""
+    """Context manager that starts a studio with the data folder `data`.
+
+    It yields the app and the HTTP client of a visitor.
+    """
     environment = {"VOICEWRIGHT_DATA": str(data), "VOICEWRIGHT_VISITORS": "one"}
     with running_app([], log=log, instant=True, **environment) as app, visitor(app.url) as client:
         yield app, client

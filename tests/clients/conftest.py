@@ -1,4 +1,7 @@
-"""Fixtures for the client tests: a runtime with the embedded voice, and .venv-clients."""
+"""Fixtures for the client tests: a runtime with the embedded voice, and client scripts.
+
+The scripts run in the environment .venv-clients.
+"""
 
 from __future__ import annotations
 
@@ -54,10 +57,10 @@ def recording(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def client(server: RunningServer) -> Client:
-    """Return a function that runs a client script with arguments and returns its JSON output.
+    """Return a function that runs a client script and returns its JSON output.
 
-    The script uses an unmodified third-party client with the server's address. A JavaScript script is named with its
-    suffix.
+    The script uses an unmodified third-party client with the server's address. The arguments of the function are the
+    name of the script, with the suffix if it is JavaScript, and the script's arguments.
     """
     if not PYTHON.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("get the clients with: make .venv-clients/.ready")

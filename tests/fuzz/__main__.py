@@ -28,7 +28,9 @@ EXECUTED = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 
 
 def shares(runs: int, names: list[str]) -> dict[str, int]:
-    """Return how many of `runs` executions each fuzzing target gets.
+    """Divide `runs` executions among the fuzzing targets.
+
+    The result is the number of executions of each target.
 
     The last target gets the remainder.
     """
@@ -39,7 +41,10 @@ def shares(runs: int, names: list[str]) -> dict[str, int]:
 
 
 def fuzz(name: str, folder: Path, runs: int) -> None:
-    """Fuzz one target in this process, which libFuzzer ends afterwards."""
+    """Fuzz one target in this process.
+
+    libFuzzer ends the process afterwards.
+    """
     import atheris
 
     with atheris.instrument_imports(include=["runtime", "studio"]):
@@ -78,7 +83,8 @@ def _mutator(mutation: Mutation) -> Callable[[bytes, int, int], bytes]:
 def fuzz_all(folder: Path, runs: int) -> str:
     """Fuzz each target in its own process, and return a summary.
 
-    Raises: SystemExit: A target crashed. The message contains its name.
+    Raises:
+        SystemExit: A target crashed. The message contains its name.
     """
     from tests.fuzz.targets import TARGETS
 

@@ -1,4 +1,4 @@
-"""Valid messages and bodies of every API, from which fuzzing and tests make other ones."""
+"""Valid messages and bodies of every API, which fuzzing and tests change randomly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutations of JSON messages: changed values, added and removed fields, other orders.
+"""Random changes of JSON messages: changed values, added and removed fields, other orders.
 
 Random changes of bytes rarely produce valid JSON. With libFuzzer's own mutations, only 13 of 100 inputs were valid, so
 the code that reads the fields was hardly tested.
@@ -20,7 +20,7 @@ ODD: tuple[Any, ...] = (
 
 
 class Mutation:
-    """Mutator for the JSON messages of one fuzzing target.
+    """Mutator that changes the JSON messages of one fuzzing target randomly.
 
     New fields and values are copied from the messages ``seeds`` or are unusual values.
     """
@@ -33,7 +33,10 @@ class Mutation:
         self._messages = [json.loads(line) for seed in seeds for line in seed.split(LINE)]
 
     def __call__(self, data: bytes, most: int, seed: int) -> bytes | None:
-        """Return a mutated copy of `data` with at most `most` bytes, or None if this fails."""
+        """Return a randomly changed copy of a message, or None if this fails.
+
+        `most` is the maximum size of the copy in bytes.
+        """
         dice = random.Random(seed)
         lines = data.split(LINE)
         number = dice.randrange(len(lines))
@@ -89,9 +92,9 @@ def _nodes(value: Any) -> Iterator[Any]:
 
 
 def mutator(mutation: Mutation, bytewise: Callable[[bytes, int], bytes]) -> Callable[[bytes, int, int], bytes]:
-    """Return libFuzzer's callback that computes the next input.
+    """Return the callback with which libFuzzer computes its next input.
 
-    For every fifth seed, and if no message can be changed, the callback calls ``bytewise``.
+    For every fifth seed, and if no message can be changed, the callback calls ``bytewise``, which changes single bytes.
     """
 
     def mutate(data: bytes, most: int, seed: int) -> bytes:

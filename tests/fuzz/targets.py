@@ -1,4 +1,4 @@
-"""Fuzzing targets: functions that accept any bytes or raise their documented error."""
+"""Fuzzing targets: functions that must accept any bytes or raise their documented error."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ NATIVE: list[dict[str, Any]] = [
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Fuzzing target.
+    """Function to be fuzzed, with valid inputs.
 
-    ``run`` accepts any bytes and must not raise. ``seeds`` are valid inputs. ``mutation`` changes JSON messages,
-    and is None for targets that do not read messages.
+    ``run`` gets any bytes and must not raise. ``seeds`` are valid inputs. ``mutation`` changes JSON messages. It is
+    None for targets that do not read messages.
     """
 
     run: Callable[[bytes], object]

@@ -1,4 +1,6 @@
-"""Command that measures the promises of docs/reliability.md into artifacts/proof.json.
+"""Command that measures the promises of docs/reliability.md.
+
+The results are written to artifacts/proof.json.
 
 `make proof` runs this command. With ``--short``, results are printed but not written.
 """
@@ -44,7 +46,14 @@ SEND_S, PING_S = 5.0, 5.0  # Timeout for a client that reads nothing, and the pi
 
 
 def process_figure(model: Path, slots: int, form: Callable[[BenchRuntime], Awaitable[str]], **settings: str) -> str:
-    """Start a runtime process for a checkpoint, and return the result of measurement `form`."""
+    """Start a runtime process, and return the result of a measurement as text.
+
+    Args:
+        model: Checkpoint.
+        slots: Number of slots.
+        form: Measurement function, which gets the running process.
+        settings: Environment variables of the process.
+    """
 
     async def run() -> str:
         arguments = ["--model", str(model), "--max-slots", str(slots)]
@@ -70,12 +79,18 @@ def passed_figure(kind: str, *arguments: str) -> str:
 
 
 def cases_figure(tests: list[str]) -> str:
-    """Run the test cases of a promise without other results, and return how many passed."""
+    """Run the test cases of a promise, and return the number of passed test cases as text.
+
+    This is the result of promises that have no measurement.
+    """
     return passed_figure("cases", *(f"tests/{test}" for test in tests))
 
 
 def runaway_figure(count: int) -> str:
-    """Measure runaway speech in a separate process, and return a summary."""
+    """Measure runaway speech (speech that does not end) in a separate process.
+
+    The result is a summary of `count` texts.
+    """
     return _run("-c", f"from tests.proof.runaway import runaway; print(runaway({count}))").strip()
 
 
@@ -99,9 +114,9 @@ def crash_figure(model: Path) -> str:
 
 
 def kills_figure(folder: Path, times: int) -> str:
-    """Repeatedly kill processes that write takes and voices, and return a summary.
+    """Repeatedly kill processes that store recordings and voices, and return a summary.
 
-    The restarted processes check all files after each kill and fail if a file is damaged or lost.
+    After each kill, all files are checked. The function fails if a file is damaged or lost.
     """
     takes = _run("-m", "tests.support.take_writers", str(folder / "takes"), str(times))
     _run("-m", "tests.support.writers", "kill", str(folder / "voices"), str(times))
@@ -124,11 +139,11 @@ def _run(*arguments: str) -> str:
 
 
 def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
-    """Return the measurement function of each promise.
+    """Return the measurement function of each promise, by the number of the promise.
 
     Args:
         folder: Empty folder for checkpoints.
-        short: Reduce the duration of all measurements.
+        short: True to reduce the duration of all measurements.
     """
     model, cloner = folder / "model", folder / "cloner"
     write_checkpoint(model, BRIEF, "custom_voice", seed=1)

@@ -60,9 +60,13 @@ ATTACKS: dict[str, tuple[bytes, bytes]] = {
 
 
 async def attack(name: str, port: int) -> None:
-    """Flood the port with the traffic `name` until the process is killed.
+    """Send a flood of traffic to the port until this process is killed.
 
-    Print a line at the start, and reconnect whenever the server closes the connection.
+    A line is printed at the start. If the server closes the connection, the function connects again.
+
+    Args:
+        name: Kind of traffic.
+        port: Local TCP port.
     """
     before, again = ATTACKS[name]
     piece = again * max(1, PIECE_BYTES // len(again))

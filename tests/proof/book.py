@@ -1,8 +1,8 @@
 """Measurement of import, speech and export of a long book while processes are killed.
 
-``python -m tests.proof.book --pages 500 --kills 2`` prints the results. With ``--voice``, the embedded voice generates
-speech at its real speed. With ``--tiny``, the real engine runs a small random checkpoint whose lines take about as long
-as real speech. Otherwise, the runtime generates audio instantly.
+``python -m tests.proof.book --pages 500 --kills 2`` prints the results. By default, the runtime generates audio
+instantly. With ``--voice``, the embedded voice generates speech at its real speed. With ``--tiny``, the real engine
+runs a small random checkpoint whose lines take about as long as real speech.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Memory:
 
 
 class Product:
-    """Studio and runtime with one port and one data folder.
+    """Running studio and runtime, with a fixed port and data folder.
 
     Both processes can be killed and restarted.
     """
@@ -195,7 +195,7 @@ class Product:
 
 @contextmanager
 def opened(browser: Browser, url: str) -> Iterator[Page]:
-    """Open the studio's page in a new browser window, and yield the page."""
+    """Context manager that opens the studio's page in a new browser window."""
     with browser.new_context(accept_downloads=True) as window:
         page = window.new_page()
         page.goto(url, wait_until="domcontentloaded")
@@ -204,7 +204,7 @@ def opened(browser: Browser, url: str) -> Iterator[Page]:
 
 
 def stored(page: Page) -> dict[str, Any]:
-    """Return the script that was saved last, as stored by the studio."""
+    """Return the most recently saved script, as the studio has stored it."""
     of = "fetch('/studio/scripts').then((answer) => answer.json()).then(({ scripts }) => scripts[0].id)"
     script: dict[str, Any] = page.evaluate(f"{of}.then((id) => fetch('/studio/scripts/' + id)).then((a) => a.json())")
     return script
@@ -220,7 +220,7 @@ def renderer_pid(page: Page) -> int:
 
 
 class Export:
-    """Export of the open script on the page, while processes are killed."""
+    """Export of the script on the page to a file, during which processes are killed."""
 
     def __init__(self, page: Page, running: Product) -> None:
         self.messages: list[str] = []  # Progress messages of the page without repetitions.
@@ -289,10 +289,10 @@ def import_book(page: Page, file: Path) -> dict[str, Any]:
 
 
 def check_lines(script: dict[str, Any], pages: int) -> list[str]:
-    """Check that the script contains each paragraph once, and that each line has one take.
+    """Check that a script has each paragraph of the book once, and one recording per line.
 
     Returns:
-        The IDs of all takes.
+        The ids of all recordings.
     """
     lines = script["lines"]
     wanted = [paragraph.removeprefix("# ") for paragraph in manuscript(pages).split("\n\n")]
@@ -308,7 +308,8 @@ def check_lines(script: dict[str, Any], pages: int) -> list[str]:
 def check_file(path: Path, script: dict[str, Any], pcm_of: Callable[[str], Samples]) -> tuple[int, float]:
     """Check chapters, cover, duration and audio of an exported file with ffprobe.
 
-    Returns: Number of chapters, and duration in seconds.
+    Returns:
+        The number of chapters, and the duration in seconds.
     """
     command = ["ffprobe", "-v", "error", "-show_chapters", "-show_format", "-show_streams", "-of", "json", str(path)]
     found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
@@ -344,9 +345,9 @@ def book(
     is_tiny: bool = False,
     seed: int = 1,
 ) -> tuple[BookReport, Export]:
-    """Import a book, generate and export its audio on the page, and return a checked report.
+    """Import a book on the page, generate its speech and export it, and check the results.
 
-    Both processes are killed at random lines.
+    Both processes are killed at random lines. The function returns a report and the export.
     """
     choose = random.Random(seed)
     model = folder / "model" if is_tiny else None

@@ -42,7 +42,7 @@ async def frames_made(client: httpx.AsyncClient) -> int:
 
 @dataclass(slots=True)
 class DisconnectsReport:
-    """Results of clients that disconnect or cancel during a reply."""
+    """Results of clients that disconnect or cancel during a response."""
 
     freed_ms: list[float] = field(default_factory=list)  # Milliseconds from the disconnect until no slot is in use.
     wasted: list[int] = field(default_factory=list)  # Number of frames that were generated in that time.
@@ -64,7 +64,10 @@ class DisconnectsReport:
 
 
 async def disconnects(runtime: BenchRuntime, count: int) -> DisconnectsReport:
-    """Measure `count` clients that disconnect after the first audio, and `count` that cancel."""
+    """Measure clients that disconnect or cancel after the first audio.
+
+    `count` clients disconnect, and `count` clients cancel.
+    """
     report = DisconnectsReport()
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False) as client:
         for _ in range(3):  # The first requests create threads and caches.
@@ -107,7 +110,7 @@ async def _cancel(runtime: BenchRuntime, report: DisconnectsReport) -> None:
 async def stalled_readers(runtime: BenchRuntime, send_s: float) -> str:
     """Measure 20 clients that read nothing, and return a summary of memory and delays.
 
-    The runtime has more slots than there are clients.
+    The runtime has more slots than there are clients. `send_s` is its timeout for such clients in seconds.
     """
     alone = [await _heard(runtime) for _ in range(NEIGHBOURS)]
     before = await held(runtime)
@@ -176,7 +179,10 @@ async def _deaf(runtime: BenchRuntime) -> socket.socket:
 
 
 async def drain(runtime: BenchRuntime, streams: int) -> str:
-    """Send SIGTERM during several replies, which must all complete, and return a summary."""
+    """Send SIGTERM to a runtime during several responses, and return a summary.
+
+    All responses must be completed.
+    """
     ready, is_terminating = asyncio.Semaphore(0), asyncio.Event()
 
     async def reply() -> bool:
@@ -203,7 +209,7 @@ async def drain(runtime: BenchRuntime, streams: int) -> str:
 
 
 async def bombs(runtime: BenchRuntime, count: int) -> str:
-    """Upload half-hour recordings, which must all be refused, and return a summary.
+    """Upload recordings of half an hour, which must all be refused, and return a summary.
 
     Every second recording does not declare its length.
     """

@@ -30,10 +30,11 @@ LAG = 'voicewright_loop_lag_seconds_bucket{le="'
 async def reconnects(runtime: BenchRuntime, count: int) -> str:
     """Disconnect many WebSockets within two seconds, and return a summary of the recovery.
 
-    Most are disconnected during a reply. All clients reconnect immediately, or after the retry time of a refusal.
+    Most are disconnected during a response. All clients reconnect immediately, or after the retry time of a refusal.
 
-    Raises: AssertionError: A reply differs from the solo reply, a refusal has no retry time, or resources are still
-    in use.
+    Raises:
+        AssertionError: A response differs from the response without other requests, a refusal has no retry time, or
+            resources are still in use.
     """
     alone = [(await speak_text(runtime.stream, TEXT, seed=seed, **SHORT)).pcm for seed in range(SEEDS)]
     before, dice = await at_rest(runtime), random.Random(1)
@@ -85,10 +86,15 @@ async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str
 
 
 async def unfair_client(runtime: BenchRuntime, running: int, seconds: float) -> str:
-    """Measure polite clients without and with an unfair client, and return a summary.
+    """Measure other clients with and without a client that always sends many requests.
 
-    The unfair client always has many requests. The runtime distinguishes clients by their IP addresses. A refused
-    client waits for the retry time of the refusal, and stops at the end of the measurement.
+    The runtime distinguishes clients by their IP addresses. A refused client waits for the retry time of the refusal.
+    The function returns a summary.
+
+    Args:
+        runtime: Runtime to measure.
+        running: Number of requests that the unfair client has at any time.
+        seconds: Duration of the measurement.
     """
     over = asyncio.Event()
 
@@ -138,7 +144,7 @@ async def unfair_client(runtime: BenchRuntime, running: int, seconds: float) -> 
 
 
 async def busy_loop(runtime: BenchRuntime, seconds: float) -> str:
-    """Measure event loop delays with few and with many streams, and return a summary.
+    """Measure event loop delays with few and with many speech streams, and return a summary.
 
     In the meantime, a client uploads, stores and deletes recordings.
     """
@@ -175,7 +181,7 @@ async def _late(runtime: BenchRuntime, client: httpx.AsyncClient, streams: int, 
 
 
 def lags(page: str) -> dict[float, float]:
-    """Return the cumulative number of event loop delays, keyed by upper bound in seconds.
+    """Return the cumulative counts of event loop delays by upper bound in seconds.
 
     Args:
         page: Metrics in Prometheus format.

@@ -20,7 +20,7 @@ QUERY_TIMEOUT_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class CrashReport:
-    """Durations after the kill in seconds."""
+    """Times of recovery steps, in seconds after the runtime was killed."""
 
     notified_s: tuple[float, ...]  # Seconds until the client of each stream was notified.
     ready_s: float  # Seconds until /ready returned 200 again.
@@ -35,7 +35,7 @@ class CrashReport:
 
 
 async def crash(app: App) -> CrashReport:
-    """Kill the runtime of an app during ten streams, and return the recovery times."""
+    """Kill the runtime of an app during ten speech streams, and return the recovery times."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
     speaking, kill = asyncio.Semaphore(0), asyncio.Event()
 

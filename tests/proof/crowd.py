@@ -23,7 +23,10 @@ AT_ONCE_MS = 1000  # Maximum milliseconds of an immediate refusal. A later refus
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Resources that the runtime uses, according to the kernel and the server."""
+    """Resources that the runtime uses, such as threads and memory.
+
+    The values come from the kernel and from the runtime itself.
+    """
 
     busy: int  # Number of requests in slots or in the queue, plus open sessions.
     threads: int
@@ -46,7 +49,10 @@ def _of_process(pid: int) -> tuple[int, int, int]:
 
 
 async def at_rest(runtime: BenchRuntime) -> Held:
-    """Wait until no request is running or a timeout expires, and return the used resources."""
+    """Wait until no request is running, and return the resources that the runtime uses.
+
+    The wait has a timeout.
+    """
     late = time.monotonic() + QUIET_S
     while (now := await held(runtime)).busy and time.monotonic() < late:  # noqa: ASYNC110 - another process has no event
         await asyncio.sleep(0.05)
@@ -55,14 +61,17 @@ async def at_rest(runtime: BenchRuntime) -> Held:
 
 @dataclass(slots=True)
 class CrowdReport:
-    """Results of short requests, and the used resources after each tenth of the requests."""
+    """Results of many short requests, and the used resources after each tenth of the requests."""
 
     ends: dict[str, int] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
 
     @property
     def kib_per_1000(self) -> float:
-        """Return the growth of resident memory per 1000 requests, in KiB, after caches are full."""
+        """Return the growth of resident memory per 1000 requests in KiB.
+
+        The first requests are not counted, because they fill caches.
+        """
         count = sum(self.ends.values()) * (len(self.held) - 3) / (len(self.held) - 1)
         return (self.held[-1].resident_kib - self.held[2].resident_kib) / count * 1000
 
@@ -126,7 +135,11 @@ async def _heard(session: Talk, pause_s: float) -> None:
 
 @dataclass(slots=True)
 class Load:
-    """Milliseconds to the first audio of served requests and to the error of refused requests."""
+    """Response times of requests during a load, in milliseconds.
+
+    `served_ms` are the times to the first audio of served requests. `refused_ms` are the times to the error of refused
+    requests.
+    """
 
     served_ms: list[float] = field(default_factory=list)
     refused_ms: list[float] = field(default_factory=list)
@@ -167,10 +180,10 @@ def p95(values: list[float]) -> float:
 
 
 async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> OverloadReport:
-    """Measure a full load and overloads by requests and by clients, and return a report.
+    """Measure full load and overload of a runtime, and return a report.
 
-    The overloads are four times as many requests per second, and four times as many clients. The first phase takes a
-    tenth of `seconds`, and the last phase takes a fifth. The runtime has no queue.
+    One overload has four times as many requests per second, and another has four times as many clients. The first phase
+    takes a tenth of `seconds`, and the last phase takes a fifth. The runtime has no queue.
     """
     report = OverloadReport()
     for _ in range(10):

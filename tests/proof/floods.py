@@ -38,7 +38,7 @@ async def _attacked(name: str, port: int) -> AsyncIterator[None]:
 
 
 async def floods(runtime: BenchRuntime, heard: int, attacks: tuple[str, ...] = tuple(ATTACKS)) -> str:
-    """Return a summary of a client's times to first audio without and during each flood.
+    """Measure a client's times to first audio without and during each flood, as a summary.
 
     The ports of the runtime and of a studio are measured. Measurements with and without the flood alternate every
     few seconds, so that other load on the machine affects both.

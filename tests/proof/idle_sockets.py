@@ -23,10 +23,10 @@ REFUSED = 20
 
 
 def as_many_as_allowed(count: int) -> int:
-    """Return how many idle sockets this process can open, up to `count`.
+    """Return the number of idle sockets that this process can open, at most `count`.
 
-    The file limit of this process is raised accordingly. A port accepts half as many sockets as the file limit of its
-    process (`runtime/shared/port/connections/waiting.py`).
+    The file limit of this process is increased accordingly. A port accepts half as many sockets as the file limit of
+    its process (`runtime/shared/port/connections/waiting.py`).
     """
     most = max_files(at_most=True)
     if most is None:
@@ -36,11 +36,12 @@ def as_many_as_allowed(count: int) -> int:
 
 
 async def measure_idle_sockets(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
-    """Measure clients next to `count` idle sockets and refusals, and return a summary.
+    """Measure clients while `count` idle sockets are open, and return a summary.
 
     Each client requests speech for `times` texts. Then sockets above the connection limit are opened and refused.
 
-    Raises: AssertionError: A socket was refused below the limit, accepted above it, or refused without a retry time.
+    Raises:
+        AssertionError: A socket was refused below the limit, accepted above it, or refused without a retry time.
     """
     await _first_sounds_ms(runtime, 1)  # The first requests create threads and caches.
     alone_ms = await _first_sounds_ms(runtime, times)

@@ -1,4 +1,4 @@
-"""Measurement of a network with delay and loss, and of the detection of a silent network."""
+"""Measurement of speech over a slow network, and of the detection of a silent network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG = VOICE | {"max_frames": 4000}
 
 
 async def slow_network(runtime: BenchRuntime, ping_s: float) -> str:
-    """Return a summary of replies over a slow network and over the local network.
+    """Measure responses over a slow network and over the local network, as a summary.
 
     Args:
         runtime: Runtime with the ping interval `ping_s`.

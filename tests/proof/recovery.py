@@ -1,4 +1,7 @@
-"""Measurement of start times with many stored takes and voices, with and without indexes."""
+"""Measurement of start times with many stored recordings and voices.
+
+Starts are also measured with a missing index, which must be built again.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,10 @@ def _timed(open_: Callable[[], Any]) -> float:
 
 
 def recovery(folder: Path, count: int) -> str:
-    """Return a summary of start times with `count` takes and with `count` voices.
+    """Measure start times with `count` recordings and with `count` voices, as a summary.
 
-    Raises: AssertionError: A take or a voice was lost.
+    Raises:
+        AssertionError: A recording or a voice was lost.
     """
     settings = StoreSettings(data=str(folder / "takes"), max_takes=2 * count)
     store = Store(settings)

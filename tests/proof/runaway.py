@@ -1,4 +1,4 @@
-"""Measurement of speech lengths for unusual texts, and of false alarms of the guards."""
+"""Measurement of speech lengths for unusual texts, and of falsely stopped normal speech."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOGETHER = 8
 
 
 def odd_texts(count: int, seed: int = 1) -> list[str]:
-    """Return `count` texts that often cause runaway speech.
+    """Return `count` unusual texts, for which speech often does not end ("runaway").
 
     Each text repeats a word, consists of random words, or repeats a sentence.
     """

@@ -1,4 +1,7 @@
-"""Runtime with simulated faults: SIGUSR1 blocks the device, SIGUSR2 changes the weights."""
+"""Runtime with faults that a test triggers by signals.
+
+SIGUSR1 blocks the device, and SIGUSR2 changes the weights.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ OPENED: list[engine.Engine] = []
 
 
 class Ailing(engine.Engine):
-    """Engine that is listed in `OPENED`, for the signal handlers."""
+    """Engine that adds itself to the list `OPENED`, so that signal handlers can find it."""
 
     def __init__(self, *arguments: object, **kwargs: object) -> None:
         super().__init__(*arguments, **kwargs)  # type: ignore[arg-type]

@@ -49,10 +49,16 @@ def _children(task: Path) -> list[str]:
 def running_app(
     arguments: Sequence[str], *, log: IO[str] | None = None, instant: bool = False, module: str = "", **variables: str
 ) -> Iterator[App]:
-    """Start app.py, wait for its URL, yield the running app, and stop it with SIGINT.
+    """Context manager that starts app.py and yields it when it has printed its URL.
 
-    `variables` are added to the environment of app.py. Its standard error is written to `log`, or else inherited.
-    If `instant` is true, the runtime generates audio instantly. If `module` is set, that module runs instead of app.py.
+    On exit, the process is stopped with SIGINT.
+
+    Args:
+        arguments: Command-line arguments.
+        log: File for the standard error of the process, or None to inherit it.
+        instant: True to use a runtime that generates audio instantly.
+        module: Python module to run instead of app.py, or an empty string.
+        variables: Additional environment variables.
     """
     module = module or ("tests.support.instant_app" if instant else "")
     start = ["-m", module] if module else ["app.py"]

@@ -1,4 +1,4 @@
-"""Encoder for audio files in memory, based on libsndfile."""
+"""Encoder that writes audio files to memory with libsndfile."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 def audio_file(
     samples: NDArray[Any], rate: int = 24_000, *, kind: str = "WAV", subtype: str | None = "PCM_16"
 ) -> bytes:
-    """Return an audio file with these samples, in the libsndfile format `kind`.
+    """Encode samples as an audio file, and return its bytes.
 
     Args:
         samples: [N] or [N, channels].
-        subtype: libsndfile's name of the sample encoding. None selects the default of the format.
+        rate: Sample rate in Hz.
+        kind: File format, as named by libsndfile.
+        subtype: Sample encoding, as named by libsndfile. None selects the default of the format.
     """
     file = io.BytesIO()
     soundfile.write(file, samples, rate, format=kind, subtype=subtype)

@@ -22,7 +22,7 @@ MAX_SEGMENTS_IN_FLIGHT = 64  # Segments of one direction that wait in the simula
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Delay, loss and bandwidth of the simulated link, equal for both directions."""
+    """Delay, packet loss and bandwidth of a simulated link, equal for both directions."""
 
     delay_s: float = 0.0
     loss: float = 0.0  # Fraction of the segments that are retransmitted.
@@ -33,9 +33,10 @@ class Link:
 
 @dataclass(slots=True)
 class BadNetwork:
-    """Running proxy with one simulated link.
+    """Running TCP proxy that simulates one slow or unreliable link.
 
-    ``lost`` is the number of lost segments, ``cut`` the number of connections that were reset after `Link.cut_after`.
+    ``lost`` is the number of lost segments. ``cut`` is the number of connections that were reset because they had
+    transferred `Link.cut_after` bytes.
     """
 
     url: str  # URL of the proxied WebSocket.
@@ -51,7 +52,10 @@ class BadNetwork:
         self._passes.clear()
 
     def reset(self) -> None:
-        """Reset all connections to the client and to the server, even in the middle of a frame."""
+        """Reset all connections of the proxy, to clients and to the server.
+
+        A message may be cut in the middle.
+        """
         for writer in self._writers:
             reset(writer)
 

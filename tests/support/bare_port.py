@@ -34,7 +34,10 @@ class Port:
     """Test server with routes that wait, stream or fail."""
 
     def __init__(self, most: int = 100, **kwargs: Any) -> None:
-        """Create a server for up to `most` connections, and pass ``kwargs`` to uvicorn."""
+        """Create a server for up to `most` connections.
+
+        ``kwargs`` are passed to uvicorn.
+        """
         self.begun, self.leave = asyncio.Event(), asyncio.Event()
         self.send_s = TEST_TIMEOUT_S  # Maximum time in seconds for sending one message to a client.
         self.close_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # Received close code.
@@ -137,7 +140,10 @@ class Port:
 
 
 async def ask(port: int, path: str, version: str = "1.1") -> bytes:
-    """Send a GET request, and return the raw response up to the end of the connection."""
+    """Send a GET request, and return the raw HTTP response as bytes.
+
+    The response ends when the server closes the connection.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
     async with asyncio.timeout(TEST_TIMEOUT_S):
@@ -147,9 +153,9 @@ async def ask(port: int, path: str, version: str = "1.1") -> bytes:
 
 
 async def exchange(port: int, *pieces: bytes | None) -> bytes:
-    """Send `pieces` on a new connection, and return all bytes received until its end.
+    """Send `pieces` on a new connection, and return all bytes that the server sends.
 
-    A piece that is None means: wait for the first byte of a response.
+    If a piece is None, the function waits for the first byte of a response before it sends the next piece.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     received = b""

@@ -1,7 +1,7 @@
-"""Fixtures with smaller checkpoints, for tests that need only four code groups.
+"""Fixtures with smaller and faster checkpoints, for tests that need only four code groups.
 
-The engines of these fixtures capture only a few Code2Wav shapes.
-Importing these fixtures in a conftest.py overrides the default ones, which have sixteen code groups.
+The engines of these fixtures capture only a few Code2Wav shapes. A conftest.py that imports these fixtures replaces the
+default fixtures, which have sixteen code groups.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ def cloner(loaded: Loaded) -> Checkpoint:
 
 @pytest.fixture
 def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fixture that limits the captured Code2Wav graphs to a few shapes.
+    """Limit the captured Code2Wav graphs to a few shapes, so that engines start faster.
 
-    By default, every engine captures up to 44 shapes.
-
-    The remaining shapes still have several lengths and batch sizes, so chunks are split, and batches are split or
-    padded. tests/unit/engine/test_sound_graphs.py and test_npu_engine.py test all shapes.
+    By default, every engine captures up to 44 shapes. The remaining shapes still have several lengths and batch sizes,
+    so chunks are split, and batches are split or padded. tests/unit/engine/test_sound_graphs.py and test_npu_engine.py
+    test all shapes.
     """
     families = {
         Stream.FIRST_AUDIO: Family((1, 2), (1, 2)),

@@ -36,7 +36,7 @@ Seen = TypeVar("Seen")
 
 
 def require_haproxy() -> None:
-    """Skip the calling module if HAProxy is not installed."""
+    """Skip all tests of the calling module if HAProxy is not installed."""
     try:
         find_haproxy("")
     except InvalidSetting as missing:
@@ -44,13 +44,16 @@ def require_haproxy() -> None:
 
 
 def require_cluster() -> None:
-    """Skip the calling module if Ray or HAProxy is not installed."""
+    """Skip all tests of the calling module if Ray or HAProxy is not installed."""
     pytest.importorskip("ray", reason=f"run it with {PYTHON.relative_to(ROOT)} -m pytest")
     require_haproxy()
 
 
 def python_with_ray() -> str:
-    """Return the path of a Python interpreter with Ray: this one, or `.venv-cluster`'s."""
+    """Return the path of a Python interpreter that has Ray.
+
+    It is the current interpreter or that of `.venv-cluster`.
+    """
     if importlib.util.find_spec("ray") is not None:
         return sys.executable
     if not PYTHON.exists():
@@ -112,7 +115,10 @@ class RunningCluster:
         return await self._until(seen)
 
     async def until_each_speaks(self) -> int:
-        """Wait until every replica has generated speech, and return the number of replicas."""
+        """Send requests until every replica has generated speech.
+
+        The result is the number of replicas.
+        """
         spoke: set[str] = set()
 
         def seen(replicas: list[dict[str, Any]]) -> int | None:
@@ -166,11 +172,14 @@ def command(url: str, *arguments: str) -> list[str]:
 def running_cluster(
     folder: Path, *arguments: str, key: str = "", without: Collection[str] = (), **environment: str
 ) -> Iterator[RunningCluster]:
-    """Context manager that starts a cluster with its voices in `folder` and finally stops it.
+    """Context manager that starts a cluster, and stops it on exit.
 
-    Requests need the API key `key`.
-
-    The cluster inherits the environment variables of the tests except those in `without`, and also gets `environment`.
+    Args:
+        folder: Folder with the stored voices.
+        arguments: Command-line arguments of the cluster.
+        key: API key that requests need, or an empty string.
+        without: Environment variables that the cluster does not inherit.
+        environment: Additional environment variables.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -202,9 +211,9 @@ def running_cluster(
 
 @asynccontextmanager
 async def holding(url: str) -> AsyncIterator[None]:
-    """Context manager that occupies one slot of the engine at `url`.
+    """Context manager that keeps one slot of the engine at `url` busy.
 
-    The generated speech is longer than all buffers and is not read, so the request does not finish.
+    It requests long speech and does not read the audio, so the request does not finish.
     """
     async with connect(url) as client, client.speak(LONG * 4) as speech:
         await anext(aiter(speech))
@@ -213,7 +222,7 @@ async def holding(url: str) -> AsyncIterator[None]:
 
 @dataclass(slots=True)
 class StreamResult:
-    """Received bytes, error and durations of one stream."""
+    """Audio bytes, error and durations of one speech request."""
 
     bytes: int = 0
     error: str = ""
@@ -223,7 +232,10 @@ class StreamResult:
 
 @dataclass(slots=True)
 class Load:
-    """Load generator with clients that request one stream after another until `end` is called."""
+    """Load generator whose clients send speech requests until `end` is called.
+
+    Each client sends one request after another.
+    """
 
     url: str
     text: str = SHORT
@@ -247,7 +259,7 @@ class Load:
 async def hear(url: str, text: str) -> StreamResult:
     """Request speech for `text` on a new WebSocket, and return the result.
 
-    If the server refuses with a retry time, wait and retry for up to a minute.
+    If the server refuses the request and reports a retry time, the function waits and retries for up to a minute.
     """
     heard, start = StreamResult(), time.monotonic()
     while True:

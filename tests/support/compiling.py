@@ -1,7 +1,7 @@
 """Compilation of Triton kernels for a Hopper GPU on a machine without a GPU.
 
-Tests call `compiled`, which runs this module in a separate process (TRITON_INTERPRET=0 python -m
-tests.support.compiling gemm), because Triton decides at import time whether kernels are interpreted.
+Tests call `compiled`, which runs this module in a separate process. A separate process is needed because Triton decides
+at import time whether kernels are interpreted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ Facts = dict[str, Any]
 
 
 def compiled(kernel: str) -> list[Facts]:
-    """Compile all shapes of gemm, small_m_gemm or medium_m_gemm, and return their reports."""
+    """Compile a kernel in all its shapes in a separate process, and return their reports.
+
+    `kernel` is gemm, small_m_gemm or medium_m_gemm.
+    """
     command = [sys.executable, "-m", "tests.support.compiling", kernel]
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -59,9 +62,9 @@ def gemm() -> Iterator[Facts]:
 
 
 def small_m_gemm() -> Iterator[Facts]:
-    """Compile small_m_gemm for batches of one and eight rows, and yield a report per kernel.
+    """Compile the kernel small_m_gemm in all its variants, and yield one report per variant.
 
-    The weights are bfloat16 or int8.
+    The variants have one or eight rows, and bfloat16 or int8 weights.
     """
     import torch
     from triton.experimental.gluon._runtime import GluonASTSource

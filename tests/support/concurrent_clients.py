@@ -1,6 +1,6 @@
 """Measurement of the time to first audio with four concurrent clients and with one client.
 
-vLLM-Omni's pull request 3322 requires that the ratio of the two medians is at most four. Measured ratios are at
+The pull request 3322 of vLLM-Omni requires that the ratio of the two medians is at most four. Measured ratios are at
 most 1.3, so the limit leaves a margin for a busy machine.
 """
 

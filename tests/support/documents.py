@@ -112,9 +112,13 @@ def word_table(*rows: list[str]) -> str:
 
 
 def word(body: str, *, main: str = "word/document.xml", title: str = "", **parts: str) -> bytes:
-    """Return a DOCX file whose body is this XML.
+    """Return a DOCX file, given the XML of its body.
 
-    `parts` maps the type of each further part, for example "styles", to its XML.
+    Args:
+        body: XML of the body.
+        main: Name of the main part in the archive.
+        title: Title in the document properties.
+        parts: XML of further parts, by the type of the part, for example "styles".
     """
     folder, _, name = main.rpartition("/")
     parts = {"styles": STYLES} | parts
@@ -148,7 +152,10 @@ def _relations(targets: dict[str, str]) -> str:
 
 
 def letter(*paragraphs: tuple[str, str], title: str = "", table: list[list[str]] | None = None) -> bytes:
-    """Return a DOCX file with these (style, text) paragraphs, followed by a table."""
+    """Return a DOCX file with paragraphs and an optional table.
+
+    Each paragraph is a pair of style and text.
+    """
     rows = [[paragraph(cell) for cell in row] for row in table or []]
     body = "".join(paragraph(text, style=style.replace(" ", "")) for style, text in paragraphs)
     return word(body + (word_table(*rows) if rows else ""), title=title)

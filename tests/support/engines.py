@@ -58,7 +58,7 @@ class VirtualClock:
 
 @dataclass(slots=True)
 class EventRecorder:
-    """Event sink that stores all events of a request."""
+    """Event sink that stores all events of one speech request."""
 
     events: list[SpeechEvent] = field(default_factory=list)
 
@@ -120,9 +120,9 @@ def engine_of(
     device: Device | None = None,
     **settings: Any,
 ) -> Engine:
-    """Return an engine with these checkpoints that has no thread, by default on the CPU.
+    """Create an engine with these checkpoints and without a thread, by default on the CPU.
 
-    The test advances the engine with ``tick``.
+    The test advances the engine by calls of ``tick``.
     """
     device = device or new_device()
     engine_settings = EngineSettings(device="cpu", max_slots=slots, max_model_len=length, **settings)
@@ -144,7 +144,10 @@ def drain(
     turn_s: float = 0.0,
     before_tick: Callable[[], None] = lambda: None,
 ) -> None:
-    """Call `tick` until the engine is idle, advancing the clock by `turn_s` seconds per call."""
+    """Call the engine's `tick` until all requests have ended.
+
+    The clock is advanced by `turn_s` seconds per call, and `before_tick` is called before each call.
+    """
     ticks, late = 0, time.monotonic() + MAX_IDLE_S
     while ticks < MAX_TICKS and time.monotonic() < late:
         before_tick()
@@ -175,7 +178,10 @@ def speak(engine: Engine, request: SpeechRequest) -> EventRecorder:
 
 
 def speak_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> list[EventRecorder]:
-    """Submit requests ``apart`` ticks after each other, run the engine, return all events."""
+    """Submit several requests, run the engine until they have ended, and return their events.
+
+    Each request is submitted `apart` ticks after the previous request.
+    """
     recorders = []
     for request in requests:
         recorders.append(EventRecorder())
@@ -234,14 +240,17 @@ def voice_design(text: str = "Hello world, the old phone is slow.", **kwargs: An
 
 
 def streamed(text: str = "Hello world, the old phone is slow.", **kwargs: Any) -> SpeechRequest:
-    """Return a CustomVoice request in the streaming layout with `holds_end` set."""
+    """Return a CustomVoice request for streamed text (streaming layout and `holds_end` set)."""
     return custom_voice(text, **{"layout": Layout.STREAMING, "holds_end": True, **kwargs})
 
 
 def speak_live(
     engine: Engine, request: SpeechRequest, pieces: Sequence[str], ticks: Sequence[int] = ()
 ) -> EventRecorder:
-    """Submit a request with streamed text input, send its text in pieces, return the events."""
+    """Submit a request with streamed text, send the text in pieces, and return the events.
+
+    `ticks` has the number of engine ticks after each piece.
+    """
     recorder = EventRecorder()
     ticket = engine.submit(replace(request, text="", open_text=True), recorder)
     for piece, turns in zip_longest(pieces, ticks[: len(pieces)], fillvalue=0):
@@ -269,5 +278,5 @@ def core_of(engine: Engine, mode: Mode = Mode.CUSTOM_VOICE) -> EngineCore:
 
 
 def seeded(seed: int, **kwargs: Any) -> dict[str, Any]:
-    """Return seed and sampling fields of a request, with the checkpoint's sampling defaults."""
+    """Return the fields of a speech request for a seed and the default sampling parameters."""
     return {"seed": seed, "sampling": Sampling(**kwargs)}

@@ -10,7 +10,10 @@ ROOMS = (runtime.errors, studio.errors)
 
 
 def tree(root: type[SpeechError] = SpeechError) -> dict[type[SpeechError], type[SpeechError]]:
-    """Return the parent class of every subclass of `root` that this repository defines."""
+    """Return all subclasses of the error class `root` with their parent classes.
+
+    Only classes of this repository are included.
+    """
     pairs: dict[type[SpeechError], type[SpeechError]] = {}
     for child in root.__subclasses__():
         if child.__module__ in {room.__name__ for room in ROOMS}:

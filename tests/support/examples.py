@@ -1,4 +1,4 @@
-"""Number of Hypothesis examples per profile (`make test`, `make test-all`, proof)."""
+"""Number of Hypothesis examples for each test profile, such as `make test-all`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ MORE = 50
 
 
 def examples(count: int) -> int:
-    """Return the number of Hypothesis examples for the current profile.
+    """Return the number of Hypothesis examples for the current test profile.
 
     Args:
-        count: Number of examples of the default profile.
+        count: Number of examples in the profile of `make test`.
     """
     match settings.get_current_profile_name():
         case "quick":

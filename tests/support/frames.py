@@ -1,4 +1,4 @@
-"""Test doubles that replace the codes of a frame after the host has copied them."""
+"""Test doubles that change the codes of a frame after the host has copied them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Change = Callable[[Slots, NDArray[np.int64], FrameResult], FrameResult]
 
 
 def launched(slots: Slots, result: FrameResult, device: Device) -> LaunchedFrame:
-    """Return a launched frame that yields this result."""
+    """Return a launched frame whose result is already known."""
     output = torch.from_numpy(np.column_stack((result.codes, result.ended, result.finite)).astype(np.int64))
     memory = device.host_memory(*output.shape, dtype=torch.int64)
     device.to_host(output, memory)
@@ -29,7 +29,7 @@ def launched(slots: Slots, result: FrameResult, device: Device) -> LaunchedFrame
 
 @dataclass(frozen=True)
 class Changed(LaunchedFrame):
-    """Launched frame whose result is passed through `change` when the host reads it."""
+    """Launched frame whose result is changed by the function `change` when the host reads it."""
 
     frames: NDArray[np.int64]
     change: Change
@@ -39,7 +39,10 @@ class Changed(LaunchedFrame):
 
 
 def change_frames(runner: ModelRunner, change: Change) -> None:
-    """Pass the results of all frames, except the first frame of each row, through ``change``."""
+    """Change the results of all later frames of a model runner with the function ``change``.
+
+    The first frame of each row is not changed.
+    """
     step, first, frames = runner.step, runner.first, np.zeros(runner.slot_cache.slots, np.int64)
 
     def counted(slots: Slots, *args: Any) -> LaunchedFrame:

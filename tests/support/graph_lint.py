@@ -44,11 +44,11 @@ hands_off_threads: set[int] = set()  # IDs of the threads inside `hands_off`, wh
 
 
 class NotForGraphs(AssertionError):
-    """Error: a graph cannot contain this operation."""
+    """Error for an operation that a graph cannot contain."""
 
 
 def refuse(func: torch._ops.OpOverload, args: Any, kwargs: Any) -> None:
-    """Raise NotForGraphs if a graph cannot contain the operator with these arguments."""
+    """Raise NotForGraphs if a graph cannot contain an operator call with these arguments."""
     name = func.overloadpacket.__name__
     if name in READS:
         raise NotForGraphs(f"{name}: the host reads what the device has computed")
@@ -73,9 +73,9 @@ def devices_of(values: Any) -> set[torch.device]:
 
 
 def leaves(values: Any) -> Iterator[Any]:
-    """Yield the leaves of operator arguments: nested tuples, lists and dictionaries.
+    """Yield all values in nested tuples, lists and dictionaries of operator arguments.
 
-    torch's general tree functions take longer than the operators themselves.
+    torch's general tree functions are slower than the operators themselves.
     """
     if isinstance(values, tuple | list):
         for value in values:
@@ -105,7 +105,9 @@ class GraphLint(TorchDispatchMode):
 
 @contextmanager
 def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
-    """Context manager that raises if an operator cannot be captured in a graph of ``device``.
+    """Context manager that detects operators which cannot be captured in a graph.
+
+    `device` is the device whose graphs are checked.
 
     Raises:
         NotForGraphs: An operator cannot be captured, or the block raised an error. Meta tensors raise if data is read.
@@ -119,7 +121,7 @@ def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
 
 @contextmanager
 def hands_off() -> Iterator[None]:
-    """Context manager that forbids the current thread to exchange data with the host.
+    """Context manager in which the current thread must not exchange data with the host.
 
     The thread can neither create tensors from host data nor read tensors.
     """

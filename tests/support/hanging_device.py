@@ -13,7 +13,7 @@ Hangs = Literal["at once", "behind"]
 
 
 class HangingDevice(CpuDevice):
-    """CPU device whose frames hang between the calls ``hang`` and ``go_on``."""
+    """CPU device whose frames do not finish between the calls of ``hang`` and ``go_on``."""
 
     def __init__(self, hangs: Hangs) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class HangingDevice(CpuDevice):
 
 
 class Arrival:
-    """Event that completes when the device does not hang."""
+    """Device event that is complete as soon as the device does not hang."""
 
     def __init__(self, flows: threading.Event) -> None:
         self._flows = flows

@@ -30,7 +30,7 @@ PIECE = 16384
 
 @dataclass
 class Hub:
-    """Fake Hub with its repositories by ID and the faults to simulate."""
+    """Fake Hugging Face Hub, with its repositories by id and the faults to simulate."""
 
     repositories: dict[str, Path] = field(default_factory=dict)
     rate: float | None = None  # Number of bytes of weights per second. None disables the limit.
@@ -46,7 +46,10 @@ class Hub:
 
     @property
     def elsewhere(self) -> str:
-        """Base URL of the weights, with another host name than `url`, as on the Hub."""
+        """Base URL from which weights are served.
+
+        Its host name differs from that of `url`, as on the real Hub.
+        """
         return self.url.replace("127.0.0.1", "localhost")
 
     def weights_asked(self) -> list[str]:
@@ -59,7 +62,7 @@ class Hub:
 
 @contextmanager
 def asked_here(hub: Hub, home: Path) -> Iterator[Hub]:
-    """Context manager in which huggingface_hub uses the fake Hub and the cache `home`."""
+    """Context manager in which huggingface_hub uses the fake Hub and the cache folder `home`."""
     with serving(hub), pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "ENDPOINT", hub.url)
         patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}")
@@ -69,7 +72,7 @@ def asked_here(hub: Hub, home: Path) -> Iterator[Hub]:
 
 @contextmanager
 def serving(hub: Hub) -> Iterator[Hub]:
-    """Context manager that serves the fake Hub at `hub.url`."""
+    """Context manager that runs the HTTP server of the fake Hub at `hub.url`."""
     handler = type("Handler", (_Handler,), {"hub": hub})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True

@@ -1,6 +1,7 @@
 """Start the studio like app.py, but with a runtime that generates audio instantly.
 
-If INSTANT_WEB_PORT is set, all web addresses resolve to this machine, with that port and the certificate of the tests.
+If the environment variable INSTANT_WEB_PORT is set, all web addresses resolve to this machine. Web pages are then
+requested from this port, with the certificate of the tests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Engine that generates audio instantly without neural networks.
 
 Checkpoints, request validation, segmentation of streamed text, slots and refusals are the same as in the real engine.
-The first second of audio is available immediately, and the rest slightly faster than real time, so long texts stream.
+The first second of audio is available immediately. All further audio is available slightly faster than real time, so
+long texts stream.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ X_VECTOR = 64  # Length of the x-vector. Any length works, because nothing reads
 
 @dataclass(slots=True, eq=False)
 class Saying:
-    """Running or waiting request."""
+    """Speech request that is running, or that waits for a slot."""
 
     request: SpeechRequest
     sink: Sink
@@ -102,7 +103,7 @@ class Saying:
         )
 
     def read_on(self) -> None:
-        """Generate frames for the next closed segment, or for the flushed text of an open segment."""
+        """Generate the audio of the next complete segment of the text, or of flushed text."""
         if self.text.is_silent and not self.made:
             self.has_codes = False
             in_marks = pause_frames(self.text.text) if self.text.text.strip() else 0
@@ -118,7 +119,7 @@ class Saying:
                 self._generate(words, part)
 
     def flush(self) -> None:
-        """Generate frames for the text of the open segment that has been received so far."""
+        """Generate the audio of all text that has been received, even if a segment is incomplete."""
         self.text.flush()
         if self.text.segments and not self.text.segments[-1].closed:
             part = self.text.segments[-1]
@@ -138,7 +139,7 @@ class Saying:
         self.pieces.extend(sound.reshape(-1, FRAME_SAMPLES))
 
     def may_make(self, now: float) -> int:
-        """Return the number of frames to send in the next chunk, or 0 if no chunk may be sent yet.
+        """Return the number of frames to send in the next chunk, or 0 if the chunk must wait.
 
         The number is limited by the elapsed time and by the client's acknowledgements.
         """

@@ -34,14 +34,14 @@ def _recordings() -> NDArray[np.float32]:
 
 
 def frames_of(text: str) -> int:
-    """Return the number of frames for a text: half of the expected number of frames."""
+    """Return the number of frames for a text, which is half of the usual number."""
     return max(MIN_FRAMES, round(PACE * expected_frames(text)))
 
 
 def speech(text: str, manner: object, frames: int) -> NDArray[np.int16]:
-    """Return `frames` frames of 16-bit audio, which depend only on the text and `manner`.
+    """Return 16-bit audio that depends only on the text, `manner` and the number of frames.
 
-    Shapes: [frames * FRAME_SAMPLES].
+    Shapes: result [frames * FRAME_SAMPLES].
     """
     digest = hashlib.blake2b(repr((text, manner)).encode(errors="surrogatepass"), digest_size=8).digest()
     recordings = _recordings()

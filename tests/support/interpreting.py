@@ -15,10 +15,10 @@ from triton.runtime import interpreter
 
 @contextmanager
 def repaired() -> Iterator[None]:
-    """Context manager that patches three bugs of Triton's interpreter.
+    """Context manager that fixes three bugs of Triton's interpreter.
 
-    The bugs: numpy 2.4 refuses loop bounds that are arrays with one number; bfloat16 matrix products use the integers
-    that store the values; conversion to bfloat16 truncates instead of rounding.
+    numpy 2.4 refuses loop bounds that are arrays with one number. Products of bfloat16 matrices use the integers that
+    store the values. Conversion to bfloat16 truncates instead of rounding.
     """
     patch_tensor, dot = interpreter._patch_lang_tensor, interpreter.InterpreterBuilder.create_dot
     convert = interpreter._convert_float

@@ -1,8 +1,8 @@
 """Start app.py and its runtime with a system date that a test can change.
 
-A file contains the offset of the date. `python -m tests.support.jumping_date` starts the studio, and with the argument
-`runtime` it starts the runtime. libfaketime 0.9.10 is not used, because `time.sleep` of Python 3.11 does not work
-with it.
+A file contains the offset of the date in seconds. `python -m tests.support.jumping_date` starts the studio. With the
+argument `runtime`, it starts the runtime. libfaketime 0.9.10 is not used, because `time.sleep` of Python 3.11 does not
+work with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ COMMAND = ("tests.support.jumping_date", "runtime")
 
 
 def move(file: Path, seconds: float) -> None:
-    """Write the offset of the system date to `file` atomically."""
+    """Write the offset of the system date (in seconds) to `file` atomically."""
     aside = file.with_suffix(".new")
     aside.write_text(str(seconds))
     aside.replace(file)

@@ -1,4 +1,4 @@
-"""Studio server with the take and voice storage on a real socket, without the page."""
+"""Studio server on a real socket that stores recordings and voices, without the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.signals import voice
 
 @contextmanager
 def serving(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
-    """Context manager that serves the storage in `folder` and yields the URL of the server."""
+    """Context manager that runs a studio with stored data in `folder`, and yields its URL."""
     keeping = StoreService(StoreSettings(data=str(folder), **settings))
     voices = keeping.voice_routes(Relay(GivenRuntime(runtime))) if runtime else []
 
@@ -55,19 +55,22 @@ def serving(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
 
 @contextmanager
 def visitor(address: str) -> Iterator[httpx.Client]:
-    """Context manager for an HTTP client with its own cookies that has loaded the page."""
+    """Context manager for an HTTP client that acts as a new visitor of the studio.
+
+    The client has its own cookies and has loaded the page.
+    """
     with httpx.Client(base_url=address, trust_env=False, timeout=30) as client:
         client.get("/").raise_for_status()
         yield client
 
 
 def pcm_of(seconds: float = 1.0, seed: int = 1) -> bytes:
-    """Return 16-bit PCM of a synthetic voice in the runtime's format."""
+    """Return 16-bit PCM of a synthetic voice (mono, 24 kHz)."""
     return (voice(seconds, seed) * 32767).astype("<i2").tobytes()
 
 
 def a_take(**fields: Any) -> dict[str, Any]:
-    """Return the metadata of a take in the format that the page sends."""
+    """Return the metadata of a take (a recording of generated speech), as the page sends it."""
     return {
         "room": "speakers",
         "mode": "custom_voice",
@@ -88,7 +91,7 @@ def a_take(**fields: Any) -> dict[str, Any]:
 def post(
     client: httpx.Client, pcm: bytes | None = None, reference: bytes | None = None, **fields: Any
 ) -> httpx.Response:
-    """Upload a take in the same way as the page, and return the response."""
+    """Upload a take (a recording of generated speech) like the page, and return the response."""
     files: dict[str, Any] = {"pcm": ("take.pcm", pcm_of() if pcm is None else pcm, "application/octet-stream")}
     if reference is not None:
         files["reference"] = ("reference.wav", reference, "audio/wav")
@@ -96,7 +99,7 @@ def post(
 
 
 def save(client: httpx.Client, pcm: bytes | None = None, reference: bytes | None = None, **fields: Any) -> Any:
-    """Upload a take and return the JSON record from the response."""
+    """Upload a take (a recording of generated speech), and return its stored JSON record."""
     answer = post(client, pcm, reference, **fields)
     assert answer.status_code == 201, answer.text
     return answer.json()

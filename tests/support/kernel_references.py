@@ -1,6 +1,6 @@
 """Reference implementations of the kernels in plain PyTorch, and their random inputs.
 
-Tests of kernels run on a GPU if there is one, and else in Triton's interpreter.
+Tests run kernels on a GPU if the machine has one, and otherwise in Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if DEVICE == "cuda":
 class Heads:
     """Arguments of an attention kernel, except `slots` and `positions`.
 
-    Shapes: see runtime/device/fused.py.
+    runtime/device/fused.py describes the shapes.
     """
 
     qkv: Tensor
@@ -76,9 +76,9 @@ class Heads:
         return replace(self, cache=KVView(self.keys.clone(), self.values.clone()))
 
     def poison(self, slot: int, start: int) -> None:
-        """Fill the cache of a slot from position `start` with NaN.
+        """Fill the KV cache of a slot with NaN, from position `start` on.
 
-        A kernel that reads these positions returns NaN.
+        A kernel that wrongly reads these positions returns NaN.
         """
         self.keys[slot, :, start:] = self.values[slot, :, start:] = torch.nan
 
@@ -88,11 +88,11 @@ class Heads:
 
 
 def attend_reference(heads: Heads, slots: list[int], positions: list[int]) -> Tensor:
-    """Return the attention of new positions over the cached positions of their slots.
+    """Compute the attention of new positions over the cached positions of their slots.
 
-    Like the kernels, write the new keys and values to the cache first.
+    Like the kernels, this function first writes the new keys and values to the cache.
 
-    Shapes: slots, positions: one for each row of qkv; result [len(qkv), heads * d].
+    Shapes: slots and positions have one item per row of qkv; result [len(qkv), heads * d].
     """
     kv_heads, d = heads.keys.shape[1], heads.keys.shape[3]
     dtype, count = heads.qkv.dtype, len(heads.qkv)
@@ -171,7 +171,7 @@ class Slots:
 
 
 def draw_reference(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None) -> Tensor:
-    """Return one sampled code for each row.
+    """Sample one code for each row with plain PyTorch operations.
 
     Shapes: logits [B, V]; rows [B] int64; result [B] int64.
     """
@@ -194,7 +194,10 @@ def draw_reference(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, ru
 
 
 def random_state(generator: torch.Generator, slots: int, groups: int, codes: int, texts: int) -> SlotState:
-    """Return the state of slots that have generated part of their text, and of a scratch slot."""
+    """Return the random state of slots that have generated part of their text.
+
+    There is one additional scratch slot.
+    """
     length = 30
 
     def ints(below: int, *shape: int) -> Tensor:
@@ -217,9 +220,11 @@ def copy_of(state: SlotState) -> SlotState:
 
 
 def begin_reference(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each row's sum of code and text embeddings, and each row's position.
+    """Compute the input of the next frame for each row: its embedding and its position.
 
-    Shapes: [B, H], [B] int64.
+    The embedding is the sum of code and text embeddings.
+
+    Shapes: result [B, H] and [B] int64.
     """
     codes = state.codes[rows].clamp(max=frames.shape[1] - 1)
     own = [table[column] for table, column in zip(frames, codes.unbind(1), strict=True)]
@@ -228,7 +233,7 @@ def begin_reference(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor
 
 
 def finish_reference(rows: Tensor, state: SlotState, codes: Tensor, finite: Tensor, eos: int, stops: Tensor) -> Tensor:
-    """Advance the state of all rows, and return the output of the frame.
+    """Update the state of all rows after a frame, and return the output of the frame.
 
     Shapes: stops [B]: position of each row's next input.
     """

@@ -31,7 +31,7 @@ def invalid_number(dtype: torch.dtype) -> int:
 
 
 class LateEvent:
-    """Event that is complete after the first `at` operations of a stream."""
+    """Event that is complete when the first `at` operations of a stream have run."""
 
     def __init__(self, device: LateDevice, stream: Stream | None, at: int) -> None:
         self.device, self.stream, self.at = device, stream, at
@@ -44,7 +44,7 @@ class LateEvent:
 
 
 class LateGraph(Graph[ResultT]):
-    """Graph whose replay queues the captured work on the stream."""
+    """Graph whose replay adds the captured work to the queue of the stream."""
 
     def __init__(self, device: LateDevice, work: Callable[[], ResultT]) -> None:
         self._device, self._work = device, work
@@ -61,9 +61,9 @@ class LateGraph(Graph[ResultT]):
 
 
 class LateDevice(CpuDevice):
-    """CPU device that executes queued work later.
+    """CPU device that executes work later than it is queued.
 
-    A query of an event completes the work with probability `chance`; with 0, only a wait completes it.
+    A query of an event completes the work with probability `chance`. With probability 0, only a wait completes it.
     """
 
     holds_graphs = True
@@ -135,7 +135,7 @@ class LateDevice(CpuDevice):
                 self.publish_until(None, self.asked[None])
 
     def run_until(self, stream: Stream | None, upto: int) -> None:
-        """Run the queued work of a stream up to operation number `upto`, including that operation."""
+        """Run the first `upto` operations in the queue of a stream."""
         with self._lock, torch.inference_mode():
             before, self._mine.works = self._works, True
             while self._done[stream] < upto:
@@ -144,10 +144,7 @@ class LateDevice(CpuDevice):
             self._mine.works = before
 
     def publish_until(self, stream: Stream | None, upto: int) -> None:
-        """Run the queued work of a stream up to operation number `upto`.
-
-        The results become visible to the host.
-        """
+        """Run the first `upto` operations of a stream, and make their results visible to the host."""
         with self._lock, torch.inference_mode():
             self.run_until(stream, upto)
             copies = self._copies[stream]

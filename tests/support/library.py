@@ -12,9 +12,9 @@ from runtime.voices.voice import VoiceCard
 
 
 class MemoryLibrary:
-    """In-memory replacement of `runtime.voices.library.Library`.
+    """In-memory replacement of `runtime.voices.library.Library`, in which voices are ready.
 
-    Every voice has a prepared prompt.
+    Every voice has a computed voice prompt.
     """
 
     def __init__(self, *voices: tuple[VoiceCard, Reference]) -> None:

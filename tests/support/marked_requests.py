@@ -1,6 +1,7 @@
-"""Requests of every kind that contain a marked word, to find where client text is logged.
+"""Requests of every kind that contain a marker word.
 
-HTTP requests are generated from an OpenAPI document. WebSocket messages are examples of each API.
+Tests search logs for this word, to detect that text of clients is logged. HTTP requests are generated from an OpenAPI
+document. WebSocket messages are examples of each API.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PLACE = re.compile(r"{(\w+)}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marked:
-    """HTTP request that contains the marked word."""
+    """HTTP request that contains the marker word."""
 
     method: str
     path: str
@@ -33,7 +34,10 @@ class Marked:
 
 
 def one_by_one(value: Any, word: str = f"Say {WORD}.") -> Iterator[Any]:
-    """Yield copies of a JSON value in which one string, or all strings, are `word`."""
+    """Yield copies of a JSON value in which one string is replaced by `word`.
+
+    The last copy has all strings replaced.
+    """
     for path in list(_strings(value)):
         yield _with(value, path, word)
     everything = value
@@ -60,7 +64,7 @@ def _with(value: Any, path: tuple[Any, ...], word: str) -> Any:
 
 
 def of_document(document: Mapping[str, Any]) -> Iterator[Marked]:
-    """Yield requests for every operation of an OpenAPI document, with the marked word.
+    """Yield requests with the marker word for every operation of an OpenAPI document.
 
     The word is in the example, the form fields, an invalid body or the URL of the operation.
     """
@@ -111,9 +115,10 @@ def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]
 
 
 def of_messages(messages: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """Yield variants of a WebSocket session's messages with the marked word in one place.
+    """Yield variants of a WebSocket session's messages with the marker word.
 
-    Each variant ends with an invalid message. The first variant is the session without the word.
+    The word is in one place of each variant. Each variant ends with an invalid message. The first variant is the
+    session without the word.
     """
     yield [json.dumps(message) for message in messages]
     for number, message in enumerate(messages):

@@ -41,7 +41,7 @@ def _table() -> tuple[BackendIndex, dict[str, NativeFunction]]:
 
 
 def has_kernel(name: str) -> bool:
-    """True if an operator, named with its overload (``add.Tensor``), has a Metal kernel."""
+    """True if an operator such as ``add.Tensor`` (name and overload) has a Metal kernel."""
     instead = INSTEAD.get(name.partition(".")[0])
     if instead is not None:
         return all(map(has_kernel, instead))
@@ -60,7 +60,10 @@ def has_kernel(name: str) -> bool:
 
 
 class Recorder(TorchDispatchMode):
-    """Dispatch mode that records names of operators, and of those with 64-bit floats."""
+    """PyTorch dispatch mode that records the names of all operators that run.
+
+    It also records the operators with 64-bit floats.
+    """
 
     def __init__(self) -> None:
         super().__init__()

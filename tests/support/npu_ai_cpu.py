@@ -104,7 +104,7 @@ RULES: dict[str, Callable[..., Reason]] = {
 
 
 def reason(func: Any, args: Any, kwargs: Any) -> Reason:
-    """Return the reason why an operator runs on the AI CPU, or None for the AI cores."""
+    """Return the reason why an operator runs on the AI CPU, or None if it runs on AI cores."""
     tensors = [part for part in args if isinstance(part, Tensor)]
     if any(tensor.dtype is torch.float64 for tensor in tensors) and not func.is_view:
         return "torch.float64"

@@ -38,13 +38,13 @@ class Misuse(AssertionError):
 
 
 class Driver(Protocol):
-    """Observer that is notified of every NPU operator before the operator is computed.
+    """Interface for an observer that is called for every NPU operator before it is computed.
 
     PyTorch calls `launch` on the thread that runs the operator.
     """
 
     def launch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Call `compute` for the operator, and return the result."""
+        """Compute an NPU operator on the CPU, and return the result."""
 
 
 class NpuTensor(Tensor):
@@ -175,10 +175,11 @@ def is_composite(func: Any) -> bool:
 
 
 def changed(values: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a copy of nested tuples, lists and dictionaries with changed leaves.
+    """Return a copy of nested tuples, lists and dictionaries with all values changed.
 
     Args:
-        change: Function that is applied to each leaf.
+        values: Nested values.
+        change: Function that is applied to each value that is not a container.
     """
     if isinstance(values, tuple | list):
         return type(values)([changed(value, change) for value in values])
@@ -188,7 +189,7 @@ def changed(values: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def launch(func: Any, args: Any, kwargs: Any) -> Any:
-    """Notify the driver of an operator with NPU tensors, and return the computed result."""
+    """Call the driver for an operator with NPU tensors, and return the computed result."""
     driver = _state.driver
     return compute(func, args, kwargs) if driver is None else driver.launch(func, args, kwargs)
 
@@ -222,7 +223,7 @@ def compute(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def held(leaf: Any) -> Any:
-    """Return the CPU tensor of an NPU tensor, or the CPU device for the NPU device.
+    """Return the CPU tensor that an NPU tensor contains, or the CPU device for the NPU device.
 
     All other values are returned unchanged.
     """

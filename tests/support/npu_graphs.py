@@ -22,7 +22,7 @@ __all__ = ["Capture", "Misuse"]
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Weak reference to the memory of a tensor that was created before the capture."""
+    """Weak reference to the memory of a tensor that was created before a graph capture."""
 
     memory: StorageWeakRef
     address: int
@@ -59,7 +59,7 @@ def tensor_of(leaf: Any) -> Any:
 
 
 class Capture:
-    """Recorder of a capture: the operators of one thread on one stream."""
+    """Recorder of a graph capture, with the operators of one thread on one stream."""
 
     def __init__(self, stream: object) -> None:
         self.stream, self.thread = stream, threading.get_ident()

@@ -55,7 +55,7 @@ def npu_fused_infer_attention_score(
     num_key_value_heads: int = 0,
     sparse_mode: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output of Ascend's attention operator, and an unused second output.
+    """Compute Ascend's attention operator, and return its output and an unused second output.
 
     Parameters that the runtime does not use are not implemented.
     """
@@ -82,7 +82,10 @@ def npu_fusion_attention(
 
 @Operator
 def npu_rms_norm(self: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
-    """Return RMSNorm with its weight, computed in float32 and cast once, and the scales."""
+    """Compute RMSNorm with its weight in float32, and return the normalized input and scales.
+
+    The normalized input is cast once at the end.
+    """
     need(gamma.dim() == 1 and gamma.shape[0] == self.shape[-1], f"a weight {tuple(gamma.shape)} of {tuple(self.shape)}")
     need(gamma.dtype is self.dtype, f"a weight of {gamma.dtype} for {self.dtype}")
     need(self.dtype in (torch.float32, torch.float16, torch.bfloat16), f"no norm of {self.dtype}")
@@ -96,8 +99,8 @@ def attention(
 ) -> Tensor:
     """Compute attention in float64, and return the result in the dtype of the query.
 
-    As on the device, a non-finite value makes the result non-finite even if its weight is zero. The runtime's
-    `check_attention` has refused shapes, dtypes and masks that the operators would misinterpret.
+    As on the device, a non-finite value makes the result non-finite even if its weight is zero. The runtime calls
+    `check_attention` first, which refuses shapes, dtypes and masks that the operators would misinterpret.
     """
     need(layout == "BNSD", f"not emulated: layout {layout}")
     need((q.shape[1], k.shape[1]) == heads, f"{heads} heads were announced")
@@ -109,7 +112,9 @@ def attention(
 
 
 def unseen_of(mask: Tensor | None, P: int, T: int, mode: int) -> Tensor:
-    """Return the boolean mask that is true for keys that a query must not attend to.
+    """Return the boolean mask of an attention call.
+
+    It is True for keys that a query must not attend to.
 
     Shapes: result [P, T] or [B, 1, P, T].
     """

@@ -1,4 +1,4 @@
-"""Generator of PDFs with positioned text, an outline and metadata."""
+"""Generator of PDF files with positioned text, an outline and metadata."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ def pdf(
     outline: Sequence[tuple[str, int]] = (),
     picture: bool = False,
 ) -> bytes:
-    """Return a PDF with these pages.
+    """Return a PDF file with these pages.
 
     Args:
-        picture: Draw a filled box over each page.
+        pages: Texts with their positions, for each page.
+        title: Title in the metadata.
+        author: Author in the metadata.
+        outline: Titles and page indexes (from 0) of the outline.
+        picture: True to draw a filled box over each page.
     """
     count = len(pages)
     first_content, first_entry = 5 + count, 5 + 2 * count
@@ -50,11 +54,12 @@ def pdf(
 def drawn(
     *contents: str, font: str = "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>", more: Sequence[str] = ()
 ) -> bytes:
-    """Return a PDF with one page for each content stream.
+    """Return a PDF file with one page for each content stream.
 
     Args:
-        font: Font /F, which is object 3.
-        more: Further objects. The first one has the number 4.
+        contents: Content streams, which are PDF drawing commands.
+        font: PDF object of font /F, which has the number 3.
+        more: Further PDF objects. The first one has the number 4.
     """
     first = 4 + len(more)
     kids = " ".join(f"{first + 2 * number} 0 R" for number in range(len(contents)))

@@ -1,4 +1,4 @@
-"""Script of test_compiling.py that compiles two kernels without a GPU."""
+"""Script for test_compiling.py that compiles two kernels on a machine without a GPU."""
 
 from __future__ import annotations
 

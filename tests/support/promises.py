@@ -24,7 +24,10 @@ def promised() -> list[str]:
 
 
 def holding_tests() -> dict[str, list[str]]:
-    """Return the tests that check each promise, as node IDs relative to tests/."""
+    """Return the tests that check each promise of docs/reliability.md.
+
+    A test is given by its node id relative to tests/.
+    """
     return tomllib.loads((ROOT / "tests" / "proof" / "promises.toml").read_text(encoding="utf-8"))
 
 
@@ -41,7 +44,7 @@ def record_figures(figures: Mapping[str, str], path: Path = FIGURES) -> None:
 def command_of(test: str) -> str:
     """Return the make target that runs a test or a test file: `test` or `test-all`.
 
-    Return an empty string if the test does not exist.
+    The result is an empty string if the test does not exist.
     """
     path, _, name = test.partition("::")
     file = ROOT / "tests" / path

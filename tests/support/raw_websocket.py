@@ -1,4 +1,4 @@
-"""WebSocket handshakes and frames as bytes, also invalid ones (RFC 6455)."""
+"""WebSocket handshakes and frames as bytes, including invalid ones (RFC 6455)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPEECH_PATH = "/v1/audio/speech/stream"
 
 
 def handshake(path: str = SPEECH_PATH, protocol: str = "") -> bytes:
-    """Return an opening handshake."""
+    """Return the bytes of a client's opening handshake."""
     offer = f"Sec-WebSocket-Protocol: {protocol}\r\n" if protocol else ""
     return (
         f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -26,7 +26,10 @@ HANDSHAKE = handshake(protocol=PROTOCOL)
 
 
 def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, masked: bool = True) -> bytes:
-    """Return a WebSocket frame whose mask is zero, so that the payload is unchanged."""
+    """Return the bytes of a WebSocket frame.
+
+    The mask is zero, so that the payload is unchanged.
+    """
     size = len(payload)
     head = bytes([fin << 7 | rsv << 4 | opcode])
     if size < 126:
@@ -44,7 +47,7 @@ def message(**fields: Any) -> bytes:
 
 
 def deaf_socket(port: int) -> socket.socket:
-    """Return a connection with a small receive buffer, for a client that reads nothing."""
+    """Connect to a port with a small receive buffer, for a client that never reads."""
     deaf = socket.socket()
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     deaf.connect(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""Search for a cluster's runtime processes in Linux's /proc."""
+"""Search for the runtime processes of a cluster in Linux's /proc."""
 
 from __future__ import annotations
 

@@ -57,7 +57,10 @@ class RunningServer:
         return dict(httpx.get(f"{self.own_http}/ready").json())
 
     def metrics(self) -> str:
-        """Return the runtime's metrics in Prometheus format, which a studio does not relay."""
+        """Return the runtime's metrics in Prometheus format.
+
+        The studio's port does not serve them.
+        """
         return httpx.get(f"{self.own_http}/metrics").text
 
     @property
@@ -119,7 +122,7 @@ def running_server(
     limits: Limits | None = None,
     apart: bool = False,
 ) -> Iterator[RunningServer]:
-    """Serve checkpoints on a free port, and yield the running server.
+    """Context manager that serves checkpoints on a free port, and yields the running server.
 
     If ``apart`` is true, the engine has its own process.
     """

@@ -1,4 +1,4 @@
-"""Speech engine that records all commands and emits only events that a test scripts."""
+"""Speech engine that records all commands and emits only events that a test defines."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def finished(reason: StopReason = StopReason.EOS, frames: int = 1) -> Finished:
 
 @dataclass(slots=True)
 class ScriptedEngine:
-    """Speech engine that records all commands and emits only events that a test scripts.
+    """Speech engine that records all commands and emits only events that a test defines.
 
     Attributes:
         script: Events of a request, keyed by its ticket. For other requests, the test calls `say`.

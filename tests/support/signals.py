@@ -50,7 +50,7 @@ def noise(count: int, channels: int, seed: int) -> NDArray[np.float32]:
 
 
 def hush(seed: int = 1) -> NDArray[np.float32]:
-    """Return a long "sh" as loud as a voice: noise between 2200 and 4500 Hz."""
+    """Return a long "sh" sound with the loudness of a voice: noise from 2200 to 4500 Hz."""
     count = round(0.25 * SAMPLE_RATE)
     spectrum = np.fft.rfft(np.random.RandomState(seed).standard_normal(count))
     hertz = np.fft.rfftfreq(count, 1 / SAMPLE_RATE)

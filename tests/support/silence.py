@@ -1,4 +1,7 @@
-"""Measurement of the time until a server detects that a network connection is silent."""
+"""Measurement of the time after which a server detects a silent network connection.
+
+A connection is silent if no data arrives and it is not closed.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,13 @@ SESSIONS = 'voicewright_sessions{dialect="voicewright"} '
 
 
 async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int = 0) -> float:
-    """Return the seconds between the start of the silence and the end of the server's session.
+    """Measure the time in seconds after which a server ends a session on a silent network.
 
     Args:
-        url: HTTP URL of the runtime itself, because a studio does not relay the runtime's metrics.
-        session: Session over the bad network that has not sent requests yet.
+        url: HTTP URL of the runtime itself, because the studio's port does not serve the runtime's metrics.
+        network: Simulated network.
+        session: Session over the network that has not sent requests yet.
+        others: Number of other sessions on the server.
     """
     await session.send_text("Speak for a long time.")
     while not isinstance(await session.receive(), bytes):

@@ -17,7 +17,10 @@ FRAME_S = 0.08
 
 @dataclass(slots=True)
 class Listener:
-    """Client of one row, which plays audio in real time from its first chunk on."""
+    """Simulated client of one request, which plays the audio in real time.
+
+    Playback starts with the first chunk.
+    """
 
     frames: int
     arrives: float = 0.0
@@ -79,7 +82,10 @@ class Simulation:
         return simulation
 
     def run(self, listeners: list[Listener], until: float = 60.0) -> None:
-        """Run the simulation for these clients, each in the slot with the client's index."""
+        """Run the simulation with these clients until a time in seconds.
+
+        The slot of a client is its index in the list.
+        """
         waiting = sorted(listeners, key=lambda listener: listener.arrives)
         by_slot: dict[int, Listener] = {}
         for slot, listener in enumerate(listeners):
@@ -160,10 +166,10 @@ class Simulation:
 
 
 def nobody_waits_for(gap: float) -> float:
-    """Return a gap between chunks in seconds, or 0 if it is only a rounding error."""
+    """Return a gap between audio chunks in seconds, or 0 if it is only a rounding error."""
     return 0.0 if math.isclose(gap, 0.0, abs_tol=1e-9) else gap
 
 
 def stepped_with(simulation: Simulation, slot: int) -> int:
-    """Return the number of batches that contained a slot."""
+    """Return the number of simulated batches that contained this slot."""
     return int(np.sum([slot in turn for turn in simulation.stepped]))

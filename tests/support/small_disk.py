@@ -43,7 +43,10 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(folder: Path, kib: int) -> Iterator[SmallDisk]:
-    """Mount a tmpfs of `kib` KiB at `folder` and yield it, or skip the test if not allowed."""
+    """Context manager that mounts a tmpfs of `kib` KiB at `folder`.
+
+    If this process may not mount a file system, the test is skipped.
+    """
     folder.mkdir()
     try:
         _mount("-t", "tmpfs", "-o", f"size={kib}k,mode=700", "tmpfs", str(folder))

@@ -1,4 +1,4 @@
-"""Code2Wav networks with random weights."""
+"""Code2Wav networks (decoders from codes to audio) with random weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOUDNESS = 0.2  # Standard deviation of the audio samples, whose maximum is 1.
 
 
 def published() -> Code2WavConfig:
-    """Return the decoder_config of the published checkpoints (docs/model.md 1.3)."""
+    """Return the Code2Wav configuration of the published checkpoints (docs/model.md 1.3)."""
     return Code2WavConfig(
         codebook_dim=512, latent_dim=1024, hidden_size=512, head_dim=64, intermediate_size=1024
     )  # All other values are the defaults.
@@ -66,7 +66,10 @@ def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) 
 
 
 def rounded(network: Code2Wav) -> Code2Wav:
-    """Return a copy that rounds weights and product inputs to bfloat16 and sums in float32."""
+    """Return a copy of a network that computes with bfloat16 rounding.
+
+    Weights and inputs of products are rounded to bfloat16, and sums are in float32.
+    """
 
     def narrow(value: Tensor) -> Tensor:
         return value.bfloat16().to(value.dtype)
@@ -82,7 +85,7 @@ def rounded(network: Code2Wav) -> Code2Wav:
 
 
 def snr_db(truth: Tensor, other: Tensor) -> float:
-    """Return the signal-to-noise ratio of `other` compared with `truth`, in dB."""
+    """Return the signal-to-noise ratio of `other` in dB, with `truth` as the signal."""
     noise = (truth - other).double().pow(2).mean()
     return float(10 * torch.log10(truth.double().pow(2).mean() / noise.clamp(min=1e-30)))
 

@@ -21,7 +21,7 @@ _ANYHOW: Mapping[str, Any] = {}
 
 @dataclass(slots=True)
 class Take:
-    """Audio and messages that were received for one context."""
+    """Audio and messages that a client has received for one context (utterance)."""
 
     pcm: bytes = b""
     start: dict[str, Any] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Take:
 
 
 class Talk:
-    """Open WebSocket session with the server."""
+    """Open WebSocket session of a test client with the server."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -60,7 +60,7 @@ class Talk:
         await self.send("input.done", **fields)
 
     async def receive_take(self) -> Take:
-        """Receive audio and messages until the only context ends, and return them."""
+        """Receive all audio and messages until the only utterance ends, and return them."""
         take = Take()
         while True:
             message = await self.receive()
@@ -82,10 +82,12 @@ class Talk:
 
 @asynccontextmanager
 async def talk(url: str, connecting: Mapping[str, Any] = _ANYHOW, /, **config: Any) -> AsyncIterator[Talk]:
-    """Open a session, send session.config if `config` is not empty, and yield the session.
+    """Context manager that opens a WebSocket session with the server.
 
     Args:
+        url: URL of the server.
         connecting: Arguments of `websockets.connect`.
+        config: Fields of the message session.config, which is sent if there is a field.
     """
     protocols = [Subprotocol(PROTOCOL)]
     async with connect(url, subprotocols=protocols, max_size=None, compression=None, **connecting) as connection:

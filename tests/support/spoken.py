@@ -47,6 +47,9 @@ def words_of(text: str) -> list[str]:
 
 
 def share_heard(text: str, heard: list[str]) -> float:
-    """Return the fraction of a text's words that occur in `heard`, in any order."""
+    """Return the fraction of a text's words that a transcript contains, in any order.
+
+    `heard` has the words of the transcript.
+    """
     wanted, got = Counter(words_of(text)), Counter(heard)
     return sum(min(count, got[word]) for word, count in wanted.items()) / sum(wanted.values())

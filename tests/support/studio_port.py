@@ -1,4 +1,4 @@
-"""Studio server without the page, connected to a runtime server in the test's process."""
+"""Studio server without the page, connected to a runtime server in the same process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def studio_port(
     visits: VisitSettings | None = None,
     **store: Any,
 ) -> Iterator[int]:
-    """Serve a studio for the runtime at the URL `runtime`, and yield the studio's port."""
+    """Context manager that runs a studio for a runtime, and yields the studio's port.
+
+    `runtime` is the URL of the runtime.
+    """
     runtime_settings = Settings(server=server or ServerSettings(), limits=limits or Limits())
     with tempfile.TemporaryDirectory(prefix="studio-", ignore_cleanup_errors=True) as folder:
         settings = StudioSettings(
@@ -68,7 +71,10 @@ def studio_port(
 
 @contextmanager
 def running_server_behind_studio(*models: Path, **settings: object) -> Iterator[RunningServer]:
-    """Run a server with a studio in front, and yield the server with the studio's port."""
+    """Context manager that runs a runtime server and a studio that forwards requests to it.
+
+    It yields the server, with the port of the studio.
+    """
     with (
         running_server(*models, **settings) as runtime,  # type: ignore[arg-type]
         studio_port(runtime.http, settings.get("server"), settings.get("limits")) as port,  # type: ignore[arg-type]

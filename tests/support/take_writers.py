@@ -1,8 +1,8 @@
-"""Test of take storage in which writing processes are killed at a random line of code.
+"""Test of the storage of recordings, in which writing processes are killed at random.
 
 Command: ``python -m tests.support.take_writers FOLDER TIMES``.
 
-The kill can happen before any line of the writing code, so the test also covers very short intervals.
+A process is killed before a random line of the writing code. Therefore, the test also covers very short intervals.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def fields(**changes: object) -> TakeFields:
 
 
 def killed_after(lines: int) -> None:
-    """Kill this process with SIGKILL after it has executed N lines of the storage code."""
+    """Kill this process with SIGKILL after it has executed `lines` lines of the storage code."""
     left = lines
 
     def line(_: FrameType, event: str, __: object) -> Trace | None:
@@ -56,9 +56,9 @@ def killed_after(lines: int) -> None:
 
 
 def write(store: Store, report: int, lines: int) -> None:
-    """Add takes and delete old takes until the process is killed.
+    """Store recordings and delete old recordings until this process is killed.
 
-    The ID of each stored take is written to the file descriptor `report`.
+    The id of each stored recording is written to the file descriptor `report`.
     """
     sounds = [pcm_of(0.5, seed) for seed in range(3)]
     killed_after(lines)
@@ -75,7 +75,7 @@ def write(store: Store, report: int, lines: int) -> None:
 
 
 def check(store: Store, reported: list[str]) -> None:
-    """Check that all takes are complete and that the last reported take exists."""
+    """Check that all stored recordings are complete, and that the last reported one exists."""
     records, _ = store.takes.page(OWNER, Wanted(limit=100))
     for record in records:
         _, pcm = store.takes.pcm(OWNER, record["id"])
@@ -92,10 +92,14 @@ def check(store: Store, reported: list[str]) -> None:
 
 
 def kill_writers(folder: Path, times: int) -> int:
-    """Run `times` rounds: start a process that writes takes, kill it, and check the folder.
+    """Start a process that stores recordings, kill it, and check the stored data, many times.
+
+    Args:
+        folder: Folder of the storage.
+        times: Number of rounds.
 
     Returns:
-        Number of takes that were stored.
+        Number of recordings that were stored.
     """
     chance, count = random.Random(7), 0
     settings = StoreSettings(data=str(folder), max_takes=KEPT)
@@ -120,7 +124,10 @@ def kill_writers(folder: Path, times: int) -> int:
 
 
 def with_one_more(store: Store) -> None:
-    """Open the storage, delete takes if necessary, and check that one more take can be added."""
+    """Check that one more recording can be stored.
+
+    Recordings are deleted first if the maximum number is reached.
+    """
     store.open()
     store.takes.free(OWNER, max(0, store.takes.space(OWNER)["takes"] - KEPT + 1))
     store.takes.add(OWNER, fields(), pcm_of(0.1))

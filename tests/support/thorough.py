@@ -21,7 +21,7 @@ _MARK_OF_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(slow|quick)\b", 
 
 
 def group_of(path: str) -> int:
-    """Return the group (0 to 3) of a test file."""
+    """Return the group number (0 to 3) of a test file, which is computed from its path."""
     return zlib.crc32(path.encode()) % GROUP_COUNT
 
 

@@ -27,9 +27,9 @@ HELD_S = 1.0  # Maximum duration of a callback that does not count as a stop.
 
 
 class PatientSelector(selectors.DefaultSelector):
-    """Selector that measures how long the process was stopped while it waited.
+    """Selector that measures for how long the process was stopped while it waited.
 
-    Each wait is divided into slices of SLICE_S seconds. `stopped_s` is the time by which slices were longer.
+    Each wait is divided into slices of SLICE_S seconds. `stopped_s` is the sum of the excess durations of slices.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -66,14 +66,14 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
 
 class PatientLoopPolicy(asyncio.DefaultEventLoopPolicy):
-    """Event loop policy that makes asyncio.run use `PatientLoop`."""
+    """Event loop policy that makes asyncio.run use the event loop class `PatientLoop`."""
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         return PatientLoop()
 
 
 def exclude_stopped_time() -> None:
-    """Let timeouts exclude the time in which the process is stopped.
+    """Exclude the time in which the process is stopped from all timeouts.
 
     All new event loops become a `PatientLoop`, and httpx's default timeout becomes TEST_TIMEOUT_S.
     """
@@ -84,7 +84,7 @@ def exclude_stopped_time() -> None:
 
 
 def until(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found:
-    """Poll `holds` until its result is true, and return the result.
+    """Call `holds` repeatedly until its result is true, and return the result.
 
     The timeout is a number of polls, so a slow machine gets more time.
 
@@ -99,7 +99,7 @@ def until(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found
 
 
 async def becomes(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found:
-    """Poll `holds` in a coroutine until its result is true, and return the result.
+    """Call `holds` repeatedly in a coroutine until its result is true, and return the result.
 
     Raises:
         AssertionError: The result is still false after ``within_s``.

@@ -90,7 +90,7 @@ class Setting:
 
 
 class Graph:
-    """Captured NPU graph that ``StandInNpu.graph`` fills."""
+    """Captured NPU graph, whose content ``StandInNpu.graph`` records."""
 
     def __init__(self) -> None:
         self.npu: StandInNpu | None = None
@@ -222,7 +222,7 @@ class StandInNpu:
     # --- Checks of the simulated device and its driver.
 
     def launch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Check an operator, compute the operator with npu_backend.py, and return its result."""
+        """Check an NPU operator, compute it on the CPU, and return its result."""
         stream, capture = self.current_stream(), self.capturing
         name = func.overloadpacket.__name__
         if not func.is_view and name not in FREE:
@@ -241,7 +241,7 @@ class StandInNpu:
         return capture.write_down(func, args, kwargs)
 
     def operator(self, function: Operator, *args: Any, **kwargs: Any) -> Any:
-        """Check an operator of torch_npu itself, compute it, and return its result."""
+        """Check an operator of torch_npu itself, compute it on the CPU, and return its result."""
         given = [part for part in (*args, *kwargs.values()) if isinstance(part, Tensor)]
         strange = next((part for part in given if not isinstance(part, NpuTensor)), None)
         need(strange is None, f"{function}: a tensor of the host's")

@@ -1,4 +1,4 @@
-"""Voices and voice prompts for tests of the voice library."""
+"""Voices and voice prompts that tests of the voice library use."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from runtime.voices.voice_file import _checksum, write_voice
 
 
 def crafted(voice: Voice, **metadata: str) -> bytes:
-    """Return a voice file with changed metadata and a matching checksum.
-
-    An attacker could craft such a file.
-    """
+    """Return a voice file with changed metadata and a matching checksum, as from an attacker."""
     data = write_voice(voice)
     size = int.from_bytes(data[:8], "little")
     said = {**json.loads(data[8 : 8 + size])["__metadata__"], **metadata}
@@ -38,7 +35,7 @@ BOMBS = {
 
 
 def a_prompt(fingerprint: str = "abc", frames: int | None = 5) -> VoicePrompt:
-    """Return a voice prompt with arbitrary x-vector and codes.
+    """Return a voice prompt with arbitrary values.
 
     Shapes: x_vector [32], codes [frames, 16].
     """
@@ -47,9 +44,9 @@ def a_prompt(fingerprint: str = "abc", frames: int | None = 5) -> VoicePrompt:
 
 
 def a_voice(name: str = "Clara", samples: int = 1200, **changes: Any) -> Voice:
-    """Return a voice with a value for every field.
+    """Return a voice that has a value for every field.
 
-    The reference samples differ between two voices.
+    The reference samples of two voices differ.
     """
     voice_id = new_id()
     made = Voice(

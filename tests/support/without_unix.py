@@ -43,7 +43,7 @@ class Msvcrt(ModuleType):
 
 
 def hide() -> None:
-    """Remove all features that Windows lacks from this process."""
+    """Remove all features that Windows lacks from this Python process."""
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment]
     sys.modules["msvcrt"] = Msvcrt("msvcrt")

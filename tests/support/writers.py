@@ -19,7 +19,10 @@ from tests.support.voices import a_voice
 
 
 def kill_writers(folder: Path, times: int) -> None:
-    """Start a process that replaces a large voice in a loop, and kill it, `times` times."""
+    """Start a process that replaces a large voice in a loop, and kill it.
+
+    This is repeated `times` times.
+    """
     library = Library(folder)
     library.open()
     voice = a_voice("Victim", samples=500_000)
@@ -43,7 +46,10 @@ def kill_writers(folder: Path, times: int) -> None:
 
 
 def write(folder: Path, who: str, times: int) -> None:
-    """Add, rename and delete voices, and compete with other writers for one voice name."""
+    """Add, rename and delete voices in a library that other processes change as well.
+
+    All processes try to use the same name for one voice. `who` names this process.
+    """
     library = Library(folder)
     library.open()
     for number in range(times):

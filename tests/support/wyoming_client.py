@@ -47,7 +47,7 @@ class WyomingClient:
         return header["type"], data, await self.reader.readexactly(header.get("payload_length", 0))
 
     async def until(self, *kinds: str) -> ReceivedEvents:
-        """Return all events up to one of these types or to the end of the connection."""
+        """Return all events until an event of one of these types, or until the connection ends."""
         heard = ReceivedEvents([], {}, b"")
         while (event := await self.event()) is not None:
             kind, data, payload = event
@@ -62,7 +62,7 @@ class WyomingClient:
 
 @asynccontextmanager
 async def wyoming(uri: str) -> AsyncIterator[WyomingClient]:
-    """Context manager for a connection to a server URL ``tcp://HOST:PORT``."""
+    """Context manager that opens a connection to a server with the URL ``tcp://HOST:PORT``."""
     parts = urlsplit(uri)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:

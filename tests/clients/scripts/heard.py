@@ -1,4 +1,4 @@
-"""Output of a client script: one line of JSON that describes the received audio."""
+"""Output of the client scripts: one line of JSON that describes the received audio."""
 
 from __future__ import annotations
 

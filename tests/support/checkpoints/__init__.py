@@ -30,7 +30,10 @@ __all__ = [
 
 
 def few_layers(name: str, layers: int) -> CheckpointSpec:
-    """Return a spec with the layer widths of 1.7B, fewer layers and the tiny vocabulary."""
+    """Return the specification of a checkpoint with the layer widths of 1.7B but fewer layers.
+
+    The vocabulary is that of the tiny checkpoints.
+    """
     return replace(
         LARGE,
         name=name,

@@ -1,7 +1,7 @@
 """Generator of random tensors, and writer of safetensors files.
 
-Each tensor has its own random stream, seeded by (seed, key), so it does not depend on other tensors. All numbers are
-uniformly distributed: they need no libm, so they are bitwise equal on all machines.
+The random numbers of a tensor depend only on the seed and its key, so tensors do not depend on each other. The numbers
+are uniformly distributed. They need no math library, so they are bitwise equal on all machines.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class Draw:
         return (unit * (std * 3.0**0.5) + mean).astype(np.float32)
 
     def linear(self, key: str, out: int, fan_in: int, gain: float = 1.0, bias: bool = False) -> Tensors:
-        """Yield a weight [out, fan_in] that scales the variance by `gain` squared, and a bias."""
+        """Yield the weight [out, fan_in] of a linear layer, and optionally its bias.
+
+        The layer multiplies the variance of its input by `gain` squared.
+        """
         yield f"{key}.weight", self.spread(f"{key}.weight", (out, fan_in), gain / fan_in**0.5)
         if bias:
             yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.1)

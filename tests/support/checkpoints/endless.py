@@ -1,7 +1,7 @@
-"""Change of random weights that prevents EOS: every utterance has ``max_frames`` frames.
+"""Change of random weights so that EOS is never sampled.
 
-Every input of the talker includes a projected text embedding. The bias of the text projection writes a constant to
-coordinate 0, and no other weight writes to that coordinate. Therefore coordinate 0 of the last hidden state is always
+Every utterance then has ``max_frames`` frames. The bias of the text projection writes a constant to coordinate 0 of the
+talker's input, and no other weight changes this coordinate. Therefore, coordinate 0 of the last hidden state is always
 positive. The EOS row of the head has one large negative weight, at coordinate 0. So the logit of EOS is far below all
 other logits, for all sampling parameters.
 """
@@ -18,7 +18,10 @@ SILENT_ROWS = (".o_proj.weight", ".down_proj.weight", "speaker_encoder.fc.weight
 
 
 def without_end(tensors: Tensors, eos: int) -> Tensors:
-    """Yield tensors of model.safetensors, changed so that the token `eos` is never sampled."""
+    """Yield the tensors of model.safetensors, changed so that EOS is never sampled.
+
+    `eos` is the token id of EOS.
+    """
     for key, tensor in tensors:
         if key == "talker.text_projection.linear_fc2.weight":
             tensor[0] = 0.0

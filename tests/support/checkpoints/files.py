@@ -42,7 +42,7 @@ def write_checkpoint(folder: Path, spec: CheckpointSpec, mode: str, seed: int, d
 
 
 def write_drawn(folder: Path, spec: CheckpointSpec, mode: str, draw: Draw, dtype: str) -> None:
-    """Write all files of a checkpoint, with tensors from the generator `draw`."""
+    """Write all files of a checkpoint, with random tensors from the generator `draw`."""
     if mode not in MODES:
         raise ValueError(f"mode {mode!r} is not one of {MODES}")
     tokenizer = folder / "speech_tokenizer"

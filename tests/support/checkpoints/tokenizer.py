@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def byte_symbols() -> list[str]:
-    """Return the printable character that GPT-2's byte-level BPE uses for each byte."""
+    """Return the printable characters that GPT-2's byte-level BPE uses for the 256 bytes."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     symbols = {byte: chr(byte) for byte in printable}
     others = (byte for byte in range(256) if byte not in symbols)
