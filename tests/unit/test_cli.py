@@ -191,7 +191,7 @@ def test_missing_output_option_is_reported(models: dict[str, str], capsys: pytes
     assert "--out FILE.wav" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_bfloat16_speaks(models: dict[str, str], tmp_path: Path) -> None:
+def test_checkpoint_in_bfloat16_speaks(models: dict[str, str], tmp_path: Path) -> None:
     codes = tmp_path / "codes.npy"
     assert say(models, TEXT, "--dtype", "bfloat16", "--max-frames", "4", "--codes-out", str(codes)) == 0
     assert np.load(codes).shape == (4, BRIEF.code_groups)

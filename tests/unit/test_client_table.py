@@ -36,7 +36,7 @@ def test_docs_page_contains_the_client_table() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_table_row_names_its_test_command(row: list[str]) -> None:
+def test_client_table_row_contains_its_test_files(row: list[str]) -> None:
     _, version, *marks, tested = row
     assert set(marks) <= MARKS
     assert version == NO_PACKAGE or tuple(version.split()) in locked()

@@ -105,7 +105,7 @@ def test_error_round_trips_between_processes(leaf: type[SpeechError]) -> None:
 
 
 @cache
-def test_uncounted_size_is_reported_as_a_lower_bound() -> None:
+def test_error_states_a_lower_bound_if_the_size_is_unknown() -> None:
     error = MessageTooLarge(what="The body", size=MoreThan(5), limit=5)
     assert str(error) == "The body has more than 5 bytes; the limit is 5. Send less at a time."
     assert json.loads(json.dumps(error.public_facts))["size"] == 5
@@ -142,5 +142,5 @@ def test_abstract_errors_are_never_raised() -> None:
     assert not [place for place, name, _ in raises() if name in groups]
 
 
-def test_only_set_up_errors_may_contain_a_path() -> None:
+def test_only_errors_for_the_operator_may_contain_a_path() -> None:
     assert not [leaf for leaf in leaves() if "{path}" in leaf.sentence and not issubclass(leaf, SetUpError)]

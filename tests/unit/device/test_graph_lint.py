@@ -164,7 +164,7 @@ def test_capturable_operations_are_accepted() -> None:
     assert lint.operators > 5
 
 
-def test_check_applies_only_to_the_capturing_thread() -> None:
+def test_graph_check_applies_only_to_the_capturing_thread() -> None:
     """Canaries of other engines in the same process may run at any time."""
     with hands_off(), ThreadPoolExecutor(1) as another:
         assert another.submit(lambda: torch.tensor([1, 2]).tolist()).result() == [1, 2]

@@ -51,7 +51,7 @@ def test_full_regions_become_huge_pages_with_unchanged_content() -> None:
     assert huge <= gathered
 
 
-def test_gather_does_nothing_without_procfs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_huge_pages_are_not_used_without_procfs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(huge_pages, "PROCESS", tmp_path)
     assert huge_pages.gather() == 0
 

@@ -137,7 +137,7 @@ def test_tied_probabilities_are_kept_or_dropped_together_by_top_p() -> None:
 
 
 @interpreted
-def test_greedy_takes_the_first_maximum() -> None:
+def test_greedy_sampling_takes_the_first_maximum() -> None:
     logits = torch.zeros(2, 100, device=DEVICE)
     logits[0, [40, 70]] = 3.0
     logits[1] = -0.0

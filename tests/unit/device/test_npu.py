@@ -71,7 +71,7 @@ def test_missing_npu_is_reported_with_its_own_error(ascend: StandIn) -> None:
         open_device("npu")
 
 
-def test_auto_prefers_cuda_to_npu_and_npu_to_cpu(ascend: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_auto_prefers_cuda_to_npu_and_npu_to_cpu(ascend: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert open_device("auto").name == "npu"
     ascend.npu.available = False
@@ -83,7 +83,7 @@ def test_auto_prefers_cuda_to_npu_and_npu_to_cpu(ascend: StandIn, monkeypatch: p
 
 
 @pytest.mark.usefixtures("not_installed")
-def test_auto_is_the_cpu_without_torch_npu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_auto_selects_the_cpu_without_torch_npu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert open_device("auto").name == "cpu"
 

@@ -11,7 +11,7 @@ from runtime.device.quantized import Quantization, kinds_here
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 
-def test_auto_selects_the_cpu_without_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_auto_selects_the_cpu_without_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert open_device("auto").name == open_device("cpu").name == "cpu"
     with pytest.raises(DeviceUnavailable, match="torch sees no CUDA device"):

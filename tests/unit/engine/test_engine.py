@@ -370,7 +370,7 @@ def test_close_notifies_all_requests_and_refuses_new_ones(quick: Checkpoint, sta
     assert not engine.alive
 
 
-def test_speak_runs_on_the_thread_of_the_caller(speaker: Checkpoint) -> None:
+def test_engine_speak_method_runs_on_the_thread_of_the_caller(speaker: Checkpoint) -> None:
     engine = engine_of(speaker)
     events = list(engine.speak(custom_voice(max_frames=5)))
     assert isinstance(events[0], Started)
@@ -380,7 +380,7 @@ def test_speak_runs_on_the_thread_of_the_caller(speaker: Checkpoint) -> None:
     assert engine.load().active == 0
 
 
-def test_speak_yields_audio_before_the_end(quick: Checkpoint) -> None:
+def test_engine_speak_method_yields_audio_before_the_end(quick: Checkpoint) -> None:
     engine = engine_of(quick)
     events = engine.speak(custom_voice(max_frames=200))
     assert isinstance(next(events), Started)
@@ -397,7 +397,7 @@ def test_closing_the_speak_generator_releases_the_slot(quick: Checkpoint) -> Non
     assert engine.load().active == 0
 
 
-def test_speak_raises_errors_before_it_starts(speaker: Checkpoint) -> None:
+def test_engine_speak_method_raises_errors_before_it_starts(speaker: Checkpoint) -> None:
     with pytest.raises(UnknownVoice):
         next(engine_of(speaker).speak(custom_voice(voice="nobody")))
 

@@ -129,9 +129,7 @@ def slow(checkpoint: Checkpoint, request: SpeechRequest) -> Codes:
 
 @pytest.mark.parametrize("spec", ["tiny", "odd"])
 @pytest.mark.parametrize("greedy", [True, False], ids=["greedy", "sampled"])
-def test_consecutive_batches_of_different_sizes_equal_the_growing_window(
-    loaded: Loaded, spec: str, greedy: bool
-) -> None:
+def test_batched_codes_equal_those_without_a_kv_cache(loaded: Loaded, spec: str, greedy: bool) -> None:
     checkpoint = loaded(spec, "custom_voice")
     voices = list(checkpoint.config.talker.spk_id)
     sampling = Sampling(greedy=True)
@@ -157,7 +155,7 @@ def test_consecutive_batches_of_different_sizes_equal_the_growing_window(
 
 
 @pytest.mark.parametrize("layout", list(Layout))
-def test_a_clone_equals_the_growing_window(cloner: Checkpoint, layout: Layout) -> None:
+def test_cloned_codes_equal_those_without_a_kv_cache(cloner: Checkpoint, layout: Layout) -> None:
     request = cloned(layout=layout, max_frames=8)
     (recorder,) = speak_together(engine_of(cloner), request)
     assert np.array_equal(recorder.codes, slow(cloner, request))

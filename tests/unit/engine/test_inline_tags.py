@@ -76,7 +76,7 @@ def codes_of(engine: Engine, *parts: tuple[str, str | None], **kwargs: Any) -> n
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_span_has_the_codes_of_a_request_with_its_style_as_instruct(engine: Engine, layout: Layout) -> None:
+def test_text_after_a_style_tag_has_the_codes_of_a_request_with_this_style(engine: Engine, layout: Layout) -> None:
     text = "Hello world. [excited] You speak. [neutral] The old phone. [tired, slow] It is slow."
     recorder = speak(engine, tagged(text, instruct="Calm.", layout=layout))
     assert_one_stream(recorder)

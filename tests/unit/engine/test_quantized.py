@@ -116,7 +116,7 @@ def test_loaded_weights_match_the_quantize_setting(folder_of: FolderOf, kind: Qu
     assert core.checkpoint.talker.codec_head.product is not None
 
 
-def test_doctor_and_check_account_for_quantization(folder_of: FolderOf, rounded: Checkpoint) -> None:
+def test_doctor_command_and_check_option_account_for_quantization(folder_of: FolderOf, rounded: Checkpoint) -> None:
     folder = str(folder_of("tiny", "custom_voice"))
     settings = EngineSettings(device="cpu", max_slots=3, sound_dtype="float32")
     rows = {row.dtype: row for row in diagnose(folder, settings).memory.rows}

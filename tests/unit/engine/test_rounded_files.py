@@ -65,7 +65,9 @@ def test_quantized_folder_is_self_contained_and_smaller(kind: Quantization, writ
     assert [path.name for path in written.parent.iterdir()] == [written.name]
 
 
-def test_model_card_doctor_and_check_recognise_a_quantized_file(kind: Quantization, written: Path) -> None:
+def test_model_card_doctor_command_and_check_option_recognise_a_quantized_file(
+    kind: Quantization, written: Path
+) -> None:
     diagnosis = diagnose(str(written), EngineSettings(device="cpu"))
     assert diagnosis.servable
     assert [(row.dtype, row.is_chosen) for row in diagnosis.memory.rows] == [(kind, True)]

@@ -111,7 +111,7 @@ def seeded_noise() -> Tensor:
 @pytest.mark.quick("default", "strong_penalty")
 @pytest.mark.slow
 @per_setting
-def test_draws_equal_the_reference(setting: dict[str, Any], seeded_noise: Tensor) -> None:
+def test_sampled_codes_equal_the_reference(setting: dict[str, Any], seeded_noise: Tensor) -> None:
     """The expected probabilities are those of the reference's logits processors."""
     scores = rules(setting, DRAWS)
     top_k = setting["top_k"] or VOCAB
@@ -269,7 +269,7 @@ def test_rows_keep_their_own_top_k_in_a_batch() -> None:
 
 
 @pytest.mark.parametrize("noise", [None, 1e6])
-def test_greedy_takes_the_maximum_regardless_of_noise(noise: float | None) -> None:
+def test_greedy_sampling_takes_the_maximum_regardless_of_noise(noise: float | None) -> None:
     scores = torch.tensor([[1.0, 3.0, 2.0]])
     kwargs = None if noise is None else noise * torch.tensor([[1.0, 0.0, 0.0]])
     assert pick(scores, level(1, greedy=True), kwargs).tolist() == [1]

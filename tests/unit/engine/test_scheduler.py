@@ -204,7 +204,7 @@ def test_frames_in_flight_count_as_generated(kind: str) -> None:
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [1]
 
 
-def test_clear_keeps_the_code2wav_flag_of_pending_audio() -> None:
+def test_clearing_a_slot_keeps_the_code2wav_flag_of_pending_audio() -> None:
     _, table = speaking(2, made=9)
     table.in_code2wav[:] = True
     table.clear(1)

@@ -30,5 +30,5 @@ def expected_step(values: tuple[bool, ...]) -> Step:
 
 
 @pytest.mark.parametrize("values", list(product((False, True), repeat=len(FLAGS))))
-def test_every_segment_end_has_one_next_step(values: tuple[bool, ...]) -> None:
+def test_next_step_after_a_segment_is_defined_for_every_state(values: tuple[bool, ...]) -> None:
     assert next_step(**dict(zip(FLAGS, values, strict=True))) is expected_step(values)

@@ -177,7 +177,9 @@ def test_missing_bucket_size_is_composed_of_smaller_ones(code2wav: Code2Wav, mon
 
 
 @pytest.mark.parametrize("frames", [3, 5, 8, 9])
-def test_end_of_a_reply_is_padded_to_one_call(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch, frames: int) -> None:
+def test_last_chunk_of_an_utterance_is_padded_to_one_call(
+    code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch, frames: int
+) -> None:
     """A remainder longer than the largest shape is split as usual."""
     families = {Stream.FIRST_AUDIO: Family((1, 4, 8), (2,)), Stream.AUDIO: Family((1,), (1,))}
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)

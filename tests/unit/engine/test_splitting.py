@@ -84,7 +84,7 @@ def test_text_is_split_into_sentences(marked: str) -> None:
     assert fed([*marked.replace("|", "")], Split.SENTENCE) == expected
 
 
-def test_documented_examples_are_correct() -> None:
+def test_documented_examples_of_text_splitting_are_correct() -> None:
     examples = PAGE.read_text(encoding="utf-8").split("\n### Where a text is cut\n")[1].split("\n### ")[0]
     rows = re.findall(r"^\| (`.+`) \| (`.+`) \|$", examples, re.MULTILINE)
     assert len(rows) >= 5
@@ -123,11 +123,11 @@ def test_single_sentence_is_one_segment_for_every_split_setting(split: Split) ->
     assert split_whole("  The harbour was quiet.\n", split) == ["The harbour was quiet."]
 
 
-def test_auto_keeps_text_received_at_once_as_one_segment() -> None:
+def test_split_auto_keeps_text_received_at_once_as_one_segment() -> None:
     assert split_whole("One. Two! Three.\n\nFour.", Split.AUTO) == ["One. Two! Three.\n\nFour."]
 
 
-def test_auto_emits_a_sentence_after_text_from_a_later_message_follows() -> None:
+def test_split_auto_emits_a_sentence_when_a_later_message_has_text() -> None:
     splitter = Splitter(Split.AUTO)
     assert splitter.add("One. Two.") == []
     assert splitter.add("") == []
@@ -138,7 +138,7 @@ def test_auto_emits_a_sentence_after_text_from_a_later_message_follows() -> None
     assert splitter.flush() == ["Six seven."]
 
 
-def test_auto_splits_token_by_token_text_by_sentence() -> None:
+def test_split_auto_splits_text_streamed_by_token_into_sentences() -> None:
     text = "It rained. Nobody came! Why? Dr. Smith knew."
     tokens = re.findall(r"\s*\w+|[^\w\s]", text)
     assert fed(tokens, Split.AUTO) == split_whole(text, Split.SENTENCE)

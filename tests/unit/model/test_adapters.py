@@ -86,7 +86,7 @@ def test_adapter_speaks_as_the_merged_checkpoint(base: Path, tmp_path: Path, is_
 
 
 @pytest.mark.parametrize("parent", ["", "talker."], ids=["talker", "whole model"])
-def test_rank_alpha_and_new_tensors_follow_the_configuration(base: Path, tmp_path: Path, parent: str) -> None:
+def test_adapter_rank_alpha_and_new_tensors_follow_its_configuration(base: Path, tmp_path: Path, parent: str) -> None:
     weights = weights_of(base)
     other = "model.layers.1.self_attn.q_proj"
     tensors = low_rank(weights, LAYER, rank=4) | low_rank(weights, other, rank=2)
@@ -118,7 +118,7 @@ def test_rank_alpha_and_new_tensors_follow_the_configuration(base: Path, tmp_pat
     assert torch.equal(got[f"talker.{ROW}.weight"], wanted)
 
 
-def test_weights_equal_peft(base: Path, tmp_path: Path) -> None:
+def test_merged_adapter_weights_equal_those_of_peft(base: Path, tmp_path: Path) -> None:
     """The test needs the independent implementation: ``pip install --no-deps peft``."""
     peft = pytest.importorskip("peft")
     network = _network_of(weights_of(base))
@@ -174,7 +174,7 @@ def _network_of(weights: Tensors) -> nn.Module:
     return root
 
 
-def test_doctor_reports_the_adapter(base: Path, tmp_path: Path) -> None:
+def test_doctor_command_reports_the_adapter(base: Path, tmp_path: Path) -> None:
     weights = weights_of(base)
     tensors = low_rank(weights, LAYER)
     folder = write_adapter(tmp_path / "tuned", tensors, base_model_name_or_path=str(base))

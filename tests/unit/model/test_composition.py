@@ -211,7 +211,7 @@ def test_fingerprint_depends_on_every_adapter_and_its_speakers(base: Path) -> No
     assert len(prints) == 6
 
 
-def test_doctor_names_the_adapters_and_their_speakers(base: Path) -> None:
+def test_doctor_command_names_the_adapters_and_their_speakers(base: Path) -> None:
     folders = [tuned(base, "a-lora", speakers={"a": ROW}), tuned(base, "b-lora", speakers={"b": ROW})]
     diagnosis = diagnose(str(folders[0]), CPU, [str(folders[1])])
     assert (diagnosis.servable, diagnosis.name) == (True, "base")
@@ -365,7 +365,7 @@ def test_adapters_keep_every_speaker_embedding_or_are_refused(
             assert torch.equal(table[index], own[index])
 
 
-def test_rows_equal_peft(base: Path) -> None:
+def test_merged_speaker_rows_equal_those_of_peft(base: Path) -> None:
     """The test needs the independent implementation: ``pip install --no-deps peft``."""
     peft = pytest.importorskip("peft")
     weights = load_file(base / "model.safetensors")

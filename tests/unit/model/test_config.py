@@ -340,7 +340,7 @@ def test_rope_settings_are_read_from_their_newer_location(folder_of: FolderOf, t
     assert read_model_config(changed(source, tmp_path, MODEL, change)) == read_model_config(source)
 
 
-def test_null_has_the_meaning_of_the_reference(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_null_field_selects_the_default_of_the_reference_implementation(folder_of: FolderOf, tmp_path: Path) -> None:
     source = folder_of("tiny", "custom_voice")
     change = put(None, *PREDICTOR, "num_key_value_heads")
     predictor = read_model_config(changed(source, tmp_path, MODEL, change)).predictor

@@ -197,7 +197,7 @@ def test_unknown_code_is_refused_and_changes_no_state(readable: Code2Wav, networ
     assert torch.equal(network.state.convs[0], before)
 
 
-def test_other_layouts_use_the_pytorch_network(readable: Code2Wav) -> None:
+def test_network_in_another_weight_layout_uses_the_pytorch_implementation(readable: Code2Wav) -> None:
     assert native_code2wav(readable, SLOTS) is None
     assert isinstance(code2wav_interface(readable, SLOTS, CpuDevice(), torch.float32), TorchCode2Wav)
     laid_out = copy.deepcopy(readable)

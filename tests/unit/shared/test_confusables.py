@@ -65,7 +65,7 @@ def test_one_letter_may_look_like_two() -> None:
 
 
 @pytest.mark.skipif(ctypes.util.find_library("icui18n") is None, reason="no ICU on this machine")
-def test_table_equals_icu() -> None:
+def test_confusables_table_equals_the_data_of_icu() -> None:
     icu = Icu()
     lines = TABLE_FILE.read_text(encoding="utf-8").split("\n")
     if icu.unicode_version() not in lines[0]:

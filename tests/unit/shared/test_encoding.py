@@ -79,7 +79,7 @@ def test_lossy_formats_preserve_the_audio(response_format: str, whole: bool) -> 
 
 
 @pytest.mark.parametrize("response_format", ["mp3", "opus"])
-def test_whole_file_has_its_exact_length(response_format: str) -> None:
+def test_complete_file_has_the_exact_duration(response_format: str) -> None:
     samples, rate = decoded(response_format, encoded(response_format, whole=True))
     assert len(samples) * 24_000 == len(SOUND) * rate
 

@@ -34,5 +34,5 @@ def test_file_is_read_again_only_after_a_change(tmp_path: Path) -> None:
     assert watched.value() == -1
 
 
-def test_empty_path_gives_the_default() -> None:
+def test_watched_file_without_a_path_has_the_default_value() -> None:
     assert WatchedFile("", int, 3).value() == 3

@@ -230,7 +230,7 @@ def test_full_disk_is_reported_and_changes_nothing(
         save(client, SOUND)
 
 
-def test_failed_save_removes_nothing_from_the_bin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_save_removes_nothing_from_the_recycle_bin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noise = random.Random(1).randbytes(700_000)
     with opened(folder, max_store_bytes=2**20) as store:
         first = add(store, pcm=noise)
@@ -276,7 +276,7 @@ def test_unusable_store_folder_is_reported_and_speech_works_without_it(tmp_path:
 # --- Deletion of old data
 
 
-def test_bin_is_purged_at_startup_and_periodically(folder: Path) -> None:
+def test_recycle_bin_is_purged_at_startup_and_periodically(folder: Path) -> None:
     with opened(folder, bin_s=3600) as store:
         gone, stays = add(store, reference=b"RIFF one"), add(store, reference=b"RIFF two")
         store.takes.delete(OWNER, gone)
@@ -325,14 +325,18 @@ tmpfs /data/fast tmpfs rw 0 0
     ("place", "lasts"),
     [("/data", True), ("/data/a/b", True), ("/data/fast/a", False), ("/home/x", False), ("/with space/a", True)],
 )
-def test_space_store_is_persistent_only_on_a_mounted_volume(tmp_path: Path, place: str, lasts: bool) -> None:
+def test_store_of_a_hugging_face_space_is_persistent_only_on_a_mounted_volume(
+    tmp_path: Path, place: str, lasts: bool
+) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
     assert is_lasting(Path(place), {"SPACE_ID": "me/voices"}, str(mounts)) is lasts
     assert is_lasting(Path(place), {}, str(mounts))
 
 
-def test_space_without_a_volume_shows_that_data_is_temporary(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hugging_face_space_without_a_volume_shows_that_data_is_temporary(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SPACE_ID", "me/voices")
     monkeypatch.setattr("studio.store.store.is_lasting", lambda _: False)
     with serving(folder) as address, visitor(address) as client:

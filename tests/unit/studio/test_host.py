@@ -51,7 +51,7 @@ KEYED = VisitSettings(host_key="open sesame")
 EACH = StoreSettings(visitors="each")
 
 
-async def test_local_host_sees_everything() -> None:
+async def test_host_on_this_machine_gets_all_host_data() -> None:
     status, fields = await asked()
     assert (status, fields["checkpoints"], fields["own"], fields["changing"]) == (200, ["one"], True, False)
     assert (fields["models"], fields["figures"], fields["ports"]) == ([], None, {})  # The runtime is not running yet.

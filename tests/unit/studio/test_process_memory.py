@@ -31,6 +31,6 @@ def test_memory_of_all_descendants_is_counted() -> None:
     assert during["available"] > 0
 
 
-def test_unknown_memory_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_memory_that_cannot_be_measured_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(process_memory, "PROC", tmp_path / "none")
     assert own_memory() is None

@@ -42,7 +42,7 @@ def test_full_take_store_refuses_new_takes_and_frees_the_oldest_on_request(folde
         assert f"takes/{old}.flac" in files(folder)
 
 
-def test_takes_are_moved_to_the_bin_in_one_request(folder: Path) -> None:
+def test_takes_are_moved_to_the_recycle_bin_in_one_request(folder: Path) -> None:
     with serving(folder, max_takes=4) as address, visitor(address) as client:
         takes = [save(client)["id"] for _ in range(3)]
         space = client.get("/studio/takes/space").json()
@@ -161,7 +161,7 @@ def test_full_store_is_reported_over_http(folder: Path) -> None:
         assert "1 takes" in refused(post(client), 507, "store_full")
 
 
-def test_binned_script_is_kept_if_deleting_it_would_not_free_enough(folder: Path) -> None:
+def test_script_in_the_recycle_bin_is_kept_if_its_deletion_frees_too_little(folder: Path) -> None:
     long = json.dumps({"lines": [{"id": f"l{n}", "text": "a" * 2000} for n in range(200)]}).encode()
     with opened(folder, visitor_store_bytes=2**20) as store:
         for name in ("old", "new"):

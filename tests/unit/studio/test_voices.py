@@ -136,7 +136,7 @@ async def test_voice_is_deleted_permanently_with_its_takes(client: httpx.AsyncCl
     assert code(await client.post(f"/studio/voices/{made['id']}/restore")) == (404, "voice_not_found")
 
 
-async def test_voice_in_the_bin_can_be_deleted_permanently(client: httpx.AsyncClient, tmp_path: Path) -> None:
+async def test_voice_in_the_recycle_bin_can_be_deleted_permanently(client: httpx.AsyncClient, tmp_path: Path) -> None:
     made = await kept(client)
     take = await spoken(client, mode="base", config={"voice": made["id"]})
     address = f"/studio/voices/{made['id']}"
@@ -151,7 +151,7 @@ async def test_voice_in_the_bin_can_be_deleted_permanently(client: httpx.AsyncCl
     assert code(await client.get(address)) == (404, "voice_not_found")
 
 
-async def test_voice_whose_name_was_reused_stays_in_the_bin(client: httpx.AsyncClient) -> None:
+async def test_voice_whose_name_was_reused_stays_in_the_recycle_bin(client: httpx.AsyncClient) -> None:
     made = await kept(client)
     await client.delete(f"/studio/voices/{made['id']}")
     other = await kept(client)
@@ -253,7 +253,7 @@ async def test_socket_of_a_visitor_uses_its_own_voices(running: RunningServer) -
 # --- Bin
 
 
-def test_bin_entries_expire(tmp_path: Path) -> None:
+def test_voices_in_the_recycle_bin_expire(tmp_path: Path) -> None:
     bin_ = VoiceBin(tmp_path, keep_s=60)
     bin_.put("", "a", b"old")
     bin_.put("", "b", b"new")
@@ -274,7 +274,7 @@ def test_deleted_voices_of_an_owner_are_limited_in_size(tmp_path: Path) -> None:
         bin_.get("", "0")
 
 
-def test_bin_separates_owners_and_ids_never_become_paths(tmp_path: Path) -> None:
+def test_recycle_bin_separates_owners_and_ids_never_become_paths(tmp_path: Path) -> None:
     bin_ = VoiceBin(tmp_path / "bin", keep_s=60)
     for owner in ("", "anna", "../../x"):
         bin_.put(owner, "../../y", owner.encode())

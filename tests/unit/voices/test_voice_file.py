@@ -67,7 +67,7 @@ def test_voice_without_tags_is_compatible_with_older_readers() -> None:
         assert version in write_voice(a_voice(tags=tags))
 
 
-def test_version_1_file_can_be_read() -> None:
+def test_voice_file_of_version_1_can_be_read() -> None:
     voice = read_voice(FIRST.read_bytes())
     assert (voice.name, voice.tags, voice.transcript) == ("Clara", (), "„Guten Morgen“, 你好.")
     assert list(voice.prompts) == ["abc", "d-e_f"]

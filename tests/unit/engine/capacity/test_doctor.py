@@ -52,7 +52,7 @@ def codes(diagnosis: Diagnosis) -> list[str]:
     return [problem.code for problem in diagnosis.problems]
 
 
-def test_doctor_reports_configuration_and_unknown_tensors_of_a_checkpoint(folder: Path) -> None:
+def test_doctor_command_reports_configuration_and_unknown_tensors(folder: Path) -> None:
     def change(content: dict[str, Any]) -> None:
         del content["talker_config"]["hidden_act"]
         content["talker_config"]["frobnicate"] = 3
@@ -76,7 +76,7 @@ def test_doctor_reports_configuration_and_unknown_tensors_of_a_checkpoint(folder
     assert diagnosis.download is None
 
 
-def test_doctor_and_change_check_report_the_same_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_command_and_check_option_report_the_same_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = {row.dtype: row for row in diagnosed(folder).memory.rows}
     assert [row.dtype for row in chosen.values() if row.is_chosen] == ["float32"]
     row = chosen["float32"]
@@ -165,7 +165,7 @@ SPOILERS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 
 
 @pytest.mark.parametrize("how", SPOILERS)
-def test_doctor_lists_all_problems_and_the_change_check_the_first(folder: Path, how: str) -> None:
+def test_doctor_command_lists_all_problems_and_check_option_the_first(folder: Path, how: str) -> None:
     spoil, expected = SPOILERS[how]
     spoil(folder)
     diagnosis = diagnosed(folder)
@@ -293,7 +293,7 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1000])
 
 
-def test_check_passes_without_reading_any_weights(folder_of: FolderOf) -> None:
+def test_check_option_passes_without_reading_any_weights(folder_of: FolderOf) -> None:
     base, custom = (folder_of("brief", mode) for mode in ("base", "custom_voice"))
     diagnosis = checked(base, custom)
     assert diagnosis.modes == ("base", "custom_voice")
@@ -316,7 +316,7 @@ def test_checkpoint_over_total_or_free_memory_is_refused(folder_of: FolderOf, mo
         checked(folder)
 
 
-def test_doctor_json_output_loads_no_weights(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_command_with_json_output_loads_no_weights(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runtime", "--check", "--model", str(folder), "--device", "cpu"]) == 0
     diagnosis = json.loads(capsys.readouterr().out)
     assert (diagnosis["names"], diagnosis["modes"], diagnosis["fits_alongside"]) == (["tuned"], ["custom_voice"], True)

@@ -82,7 +82,7 @@ def kept(library: Library) -> dict[str, list[str]]:
     return {card.name: sorted(read_voice(library.export(card.id)).prompts) for card in library.cards()}
 
 
-def test_library_provides_what_the_server_needs(library: Library) -> None:
+def test_voice_library_has_the_methods_that_the_server_needs(library: Library) -> None:
     asked: VoiceLibrary = library
     assert asked.cards() == ()
 
