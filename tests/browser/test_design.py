@@ -233,7 +233,7 @@ def test_takes_are_played_at_equal_loudness(room: Page) -> None:
     np.testing.assert_array_equal(heard, turned(sound_of(room, kept[loudest]), gains[loudest]))
 
 
-def test_closer_to_this_button_clones_the_take_and_keeps_the_original(room: Page, wire: Wire) -> None:
+def test_button_closer_to_this_clones_the_take_and_keeps_the_original(room: Page, wire: Wire) -> None:
     room.fill("#vw-text", HEARD)
     expect(room.locator("#vw-text-count")).to_contain_text("12 words")
     counted = room.locator("#vw-text-count").inner_text()
@@ -284,7 +284,7 @@ def test_closer_to_this_button_clones_the_take_and_keeps_the_original(room: Page
     assert room.locator("#vw-design-name").input_value() == "A man with a low voice"
 
 
-def test_change_button_extends_the_description_and_keeps_the_seeds(room: Page) -> None:
+def test_button_change_extends_the_voice_description_and_keeps_the_seeds(room: Page) -> None:
     make_three(room)
     before = seeds(room)
     parents = {seed: take_of(room, seed)["id"] for seed in before}
@@ -308,7 +308,9 @@ def test_change_button_extends_the_description_and_keeps_the_seeds(room: Page) -
     assert len({take["text"] for take in takes(room)[:5]}) == 1, "compared at one text"
 
 
-def test_without_a_base_checkpoint_closer_is_disabled_and_keep_makes_the_take_a_favourite(room: Page, app: App) -> None:
+def test_without_a_base_checkpoint_button_closer_is_disabled_and_button_keep_marks_a_favourite(
+    room: Page, app: App
+) -> None:
     without_base(room)
     make_three(room)
     closer = card(room, "B").locator("[data-act=closer]")

@@ -86,7 +86,9 @@ def take_of_line(page: Page, app: App, number: int) -> dict[str, Any]:
         return record
 
 
-def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], open_studio: OpenStudio) -> None:
+def test_user_can_design_a_voice_and_export_a_script_in_twelve_steps(
+    start: Callable[[], App], open_studio: OpenStudio
+) -> None:
     app = start()
     page = open_studio(url=app.url)
 

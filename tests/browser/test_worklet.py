@@ -256,7 +256,7 @@ def test_new_take_plays_no_samples_of_the_previous_one(play: Any) -> None:
 
 
 @pytest.mark.parametrize("fault", ["lost", "doubled", "swapped", "halved"])
-def test_comparison_detects_every_planted_fault(play: Any, fault: str) -> None:
+def test_comparison_of_played_samples_detects_every_planted_fault(play: Any, fault: str) -> None:
     """Negative controls: the tests above must not be so tolerant that they miss these faults."""
     pcm = sound(4)
     parts = list(np.split(pcm, 4))

@@ -308,7 +308,7 @@ def bytes_of(server: RunningServer, transcript: str, **fields: Any) -> bytes:
     return httpx.post(server.http + "/tts/bytes", json=body, timeout=30).raise_for_status().content
 
 
-def test_version_locator_uses_its_own_version(server: RunningServer, kept: str) -> None:
+def test_dictionary_version_in_a_request_is_used_even_if_a_newer_one_exists(server: RunningServer, kept: str) -> None:
     place = f"{server.http}{ELEVEN}/{kept}"
     version = httpx.get(place, timeout=30).json()["latest_version_id"]
     newer = httpx.post(
@@ -324,7 +324,9 @@ def test_version_locator_uses_its_own_version(server: RunningServer, kept: str) 
 
 
 @pytest.mark.parametrize("kind", [ONE, MANY])
-def test_elevenlabs_sockets_accept_locators(server: RunningServer, kept: str, kind: str) -> None:
+def test_elevenlabs_sockets_accept_pronunciation_dictionary_locators(
+    server: RunningServer, kept: str, kind: str
+) -> None:
     locators = [{"pronunciation_dictionary_id": kept, "version_id": None}]
     heard = eleven(server, kind, ASKED, pronunciation_dictionary_locators=locators)
     assert same_sound(eleven_sound(heard), eleven_sound(eleven(server, kind, "Ask Win.")))

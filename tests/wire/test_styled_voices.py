@@ -54,7 +54,7 @@ def test_every_dialect_supports_styled_voices_and_cross_checkpoint_embeddings(
         assert same_sound((ROUTES | BY_ID)[route](running, {"voice": NAME, **manner}), expected[name]), name
 
 
-async def test_notes_say_how_the_voice_is_used(running: RunningServer) -> None:
+async def test_notes_explain_how_a_styled_voice_is_used(running: RunningServer) -> None:
     started = (await speak_text(running.socket, TEXT, voice=NAME, **FIXED, **MANNERS["grafted"])).start
     assert started["mode"] == "custom_voice"
     assert [note.rpartition(";")[2] for note in started["notes"]] == 2 * [" this is experimental."]

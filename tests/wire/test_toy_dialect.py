@@ -97,7 +97,9 @@ async def test_stop_releases_the_slot_and_a_second_text_may_follow(server: Runni
         (b"", "invalid_json"),
     ],
 )
-async def test_common_limits_apply(server: RunningServer, message: dict[str, Any] | str | bytes, code: str) -> None:
+async def test_limits_of_all_protocols_apply_to_a_new_protocol(
+    server: RunningServer, message: dict[str, Any] | str | bytes, code: str
+) -> None:
     assert (await play(server, message))[1]["error"] == code
 
 

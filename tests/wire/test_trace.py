@@ -82,7 +82,7 @@ def following_all_threads() -> Iterator[Trace]:
 
 
 @pytest.mark.skipif(sys.gettrace() is not None, reason="another tool follows the calls")
-def test_native_request_enters_a_limited_number_of_files_and_calls(folder_of: FolderOf) -> None:
+def test_native_request_runs_through_a_limited_number_of_files(folder_of: FolderOf) -> None:
     with (
         following_all_threads() as trace,
         running_server(

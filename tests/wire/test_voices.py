@@ -460,7 +460,7 @@ def test_open_webui_lists_and_uses_stored_voices(client: httpx.Client, path: str
         client.delete(f"{VOICES}/{voice['id']}")
 
 
-def test_list_format_is_set_by_the_server_or_the_request(folder_of: FolderOf) -> None:
+def test_format_of_the_voice_list_is_set_by_the_server_or_the_request(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(voices_as="objects")) as running:
         assert httpx.get(running.http + VOICES).json()["voices"][0].keys() == {"id", "name"}
         assert isinstance(httpx.get(f"{running.http}{VOICES}?of=names").json()["voices"][0], str)

@@ -208,7 +208,7 @@ async def test_connections_are_limited(server: RunningServer) -> None:
 
 
 @pytest.mark.slow
-def test_server_that_ends_immediately_leaves_no_announcement(folder_of: FolderOf) -> None:
+def test_server_that_ends_immediately_leaves_no_zeroconf_announcement(folder_of: FolderOf) -> None:
     """An open connection with an incomplete message is closed without a log message."""
     with running_server(folder_of("quick", "custom_voice"), server=ServerSettings(wyoming=ANY_PORT)) as server:
         uri = uri_of(server)
@@ -227,7 +227,7 @@ def test_server_that_ends_immediately_leaves_no_announcement(folder_of: FolderOf
 
 
 @pytest.mark.slow
-async def test_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
+async def test_new_runtime_takes_over_the_wyoming_port_of_the_old_runtime(folder_of: FolderOf) -> None:
     """The studio loads other checkpoints in this way.
 
     The new runtime starts before the old runtime has finished its requests.
@@ -306,7 +306,7 @@ def nothing(*_: object) -> NoReturn:
     raise AssertionError("nothing is to be loaded")
 
 
-def test_port_is_announced_until_the_server_ends(folder_of: FolderOf) -> None:
+def test_wyoming_port_is_announced_until_the_server_ends(folder_of: FolderOf) -> None:
     server_settings = ServerSettings(wyoming=ANY_PORT, wyoming_announced=True)
     found = threading.Event()
     with ThreadPoolExecutor(1) as pool:
