@@ -1,4 +1,4 @@
-"""Incremental filter that replaces web addresses with their host names."""
+"""Incremental filter that replaces each web address in a text with its host name."""
 
 from __future__ import annotations
 

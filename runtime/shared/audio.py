@@ -97,10 +97,10 @@ class Downmix:
 def mixed_down(read: Callable[[Downmix], int]) -> DecodedAudio:
     """Decode a file and mix its channels down to mono.
 
+    If the channels cancel each other out, the file is decoded again, and only its loudest channel is used.
+
     Args:
-        read: Function that decodes the file, adds all its samples to the downmix and returns the sample rate. It is
-        called
-            again if the channels cancel each other out. The second downmix then uses only the loudest channel.
+        read: Function that decodes the file, adds all its samples to the downmix and returns the sample rate in Hz.
     """
     mix = Downmix()
     rate = read(mix)

@@ -41,11 +41,11 @@ _LOOKBEHIND_CHARS = 2  # Number of characters before a match that determine if i
 class Dictionary:
     """Pronunciation dictionary in a form in which words are found fast.
 
+    A match of `apart` in square brackets counts only if it is a tag or would become a tag.
+
     Args:
         entries: Words with replacements. If a word occurs more than once, its first entry is used.
-        apart: Regular expression for markup that is never replaced, or "". A match in brackets counts only if it is a
-        tag or
-            would become a tag.
+        apart: Regular expression for markup that is never replaced, or "".
     """
 
     def __init__(self, entries: Iterable[Entry], apart: str = "") -> None:
@@ -195,7 +195,7 @@ class GrowingPronunciation:
         self._given = 0  # Number of returned characters at the start of `_text`.
 
     def add(self, text: str) -> str:
-        """Append text and return the new text after replacements that is final.
+        """Append text, replace words in it, and return the new text that is final.
 
         Text that later input could change is held back.
         """
@@ -204,14 +204,14 @@ class GrowingPronunciation:
         return self._give(line, min(self._dictionary.begun(line, self._given), self._begun_apart()))
 
     def flush(self) -> str:
-        """Return the text that was held back after replacements, as if the input ended here.
+        """Return the text that was held back, with replaced words, as if the input ended here.
 
         Incomplete markup is still held back.
         """
         return self._give(Line(self._text), self._begun_apart())
 
     def finish(self) -> str:
-        """End the input and return the text that was held back, after replacements."""
+        """End the input and return the text that was held back, with replaced words."""
         return self._give(Line(self._text), len(self._text))
 
     def _begun_apart(self) -> int:

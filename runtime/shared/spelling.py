@@ -1,6 +1,6 @@
 """Support for the tag ``<spell>`` of Cartesia's and ElevenLabs' APIs.
 
-The content of the tag is spelled letter by letter.
+The characters inside the tag are spoken one after another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Spelling:
         return self._spelled(self._tail + text)
 
     def flush(self) -> str:
-        """Return the text that was held back, although more text may follow."""
+        """Return the converted text that was held back, although more text may follow."""
         return self.finish()
 
     def finish(self) -> str:

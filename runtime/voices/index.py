@@ -45,12 +45,12 @@ class IndexEntry:
 class Index:
     """SQLite index with one row per voice file.
 
+    All methods except `open` can raise `sqlite3.Error`.
+
     Thread: any. One thread at a time uses the index.
 
     Raises:
-        sqlite3.Error: The disk is full or damaged, or another process has locked the index. All methods except `open`
-        raise
-            this error.
+        sqlite3.Error: The disk is full or damaged, or another process has locked the index.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:

@@ -213,12 +213,12 @@ class Library:
     def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, samples: NDArray[np.float32] | None = None) -> None:
         """Store a prompt that a checkpoint has computed for a voice.
 
+        If the audio of the voice is no longer equal to `samples`, nothing is stored.
+
         Args:
             voice_id: Id of the voice.
             prompt: Voice prompt with the fingerprint of its checkpoint.
-            samples: Audio from which the prompt was computed. If the audio of the voice has changed, nothing is stored.
-            None
-                skips this check.
+            samples: Audio from which the prompt was computed, or None to skip the comparison.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice no longer exists.

@@ -88,12 +88,11 @@ class Voice:
     def as_reference(self, fingerprint: str | None) -> Reference:
         """Return the voice as a `Reference`, which can be used in a speech request.
 
-        If the voice has a prompt of this checkpoint, the reference includes this prompt.
+        If the voice has a prompt of this checkpoint, the reference includes this prompt. A voice without a recording
+        always includes its only prompt.
 
         Args:
-            fingerprint: Fingerprint of the checkpoint, or None for no prompt. A voice without a recording always
-            includes its
-                only prompt.
+            fingerprint: Fingerprint of the checkpoint, or None for no prompt.
         """
         if not self.has_recording:
             (fingerprint,) = self.prompts

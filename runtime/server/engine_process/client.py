@@ -142,7 +142,10 @@ class EngineClient:
             listen()  # Messages may have arrived together with the status that ended loading.
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Stop the engine process and all requests, or kill the process after `timeout_s`."""
+        """Stop the engine process and all its requests.
+
+        If the process does not end within `timeout_s` seconds, it is killed.
+        """
         self._channel.send(Order.CLOSE)
         if self._loop is not None:  # A thread must read the last messages, because this method blocks the event loop.
             self._stop_listening()
@@ -227,7 +230,7 @@ class EngineClient:
     def busy_since(self) -> float | None:
         """Return the start time of the engine's unfinished step, or None if the engine is idle.
 
-        The time is in the last status report. If reports are missing, the engine counts as busy since the last report.
+        The time is from the last status report. If reports stop, the engine counts as busy since the last report.
         """
         since = self._status.busy_since
         # Do not replace the start time of an unfinished step: a new time would mean that the device has responded.

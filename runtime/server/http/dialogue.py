@@ -41,9 +41,8 @@ class DialogueStream:
     Thread: event loop.
 
     Raises:
-        SpeechError: See `SpeechStream`. If the engine is busy when a later turn is submitted, it is submitted again for
-        up
-            to `queue_s` seconds before this error is raised.
+        SpeechError: See `SpeechStream`. If the engine is busy, a later turn is submitted again for up to `queue_s`
+        seconds.
     """
 
     def __init__(

@@ -31,10 +31,7 @@ def line(max_chars: int) -> Callable[[str], str]:
 
 
 class Pronunciation(StrictFields):
-    """Word and the text that is spoken instead.
-
-    The word matches in any case unless `case_sensitive` is True.
-    """
+    """Word and its replacement, where `case_sensitive` requires exactly the same case."""
 
     word: Annotated[Text, AfterValidator(line(MAX_WORD_CHARS))]
     say_as: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS))]

@@ -107,14 +107,14 @@ def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> so
 def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shared: bool = False) -> socket.socket:
     """Bind a socket to an address without listening.
 
+    If several processes of one user bind the same port, the kernel distributes connections among those that listen.
+
     Args:
         settings: Settings of the server.
         host: Host name or address.
         port: Port number.
         option: Name of the command-line option for error messages.
-        is_shared: True if several processes of one user may bind the port. The kernel then distributes connections
-        among
-            the processes that listen.
+        is_shared: True if several processes of one user may bind the port.
 
     Raises:
         PortInUse, InvalidSetting: The address cannot be bound.
