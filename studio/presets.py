@@ -24,7 +24,10 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class SampleScript:
-    """Example of a script, with a name in each language of the page."""
+    """Example of a script (a dialogue or another text whose lines have voices).
+
+    `name` has a name in each language of the page.
+    """
 
     name: dict[str, str]
     text: str

@@ -200,7 +200,7 @@ def loaded(folder_of: FolderOf) -> Loaded:
 
 @pytest.fixture(scope="session")
 def speaker(loaded: Loaded) -> Checkpoint:
-    """Tiny CustomVoice checkpoint."""
+    """Tiny checkpoint with random weights for the mode CustomVoice."""
     return loaded("tiny", "custom_voice")
 
 
@@ -215,19 +215,19 @@ def quick(loaded: Loaded) -> Checkpoint:
 
 @pytest.fixture(scope="session")
 def designer(loaded: Loaded) -> Checkpoint:
-    """Tiny VoiceDesign checkpoint."""
+    """Tiny checkpoint with random weights for the mode VoiceDesign."""
     return loaded("tiny", "voice_design")
 
 
 @pytest.fixture(scope="session")
 def demo() -> Checkpoint:
-    """Checkpoint of the embedded voice."""
+    """Checkpoint of the embedded voice, loaded on the CPU."""
     return load_checkpoint(str(DEMO_CHECKPOINT), torch.device("cpu"), torch.float32)
 
 
 @pytest.fixture(scope="session")
 def cloner(loaded: Loaded) -> Checkpoint:
-    """Tiny Base checkpoint."""
+    """Tiny checkpoint with random weights for the mode Base."""
     return loaded("tiny", "base")
 
 

@@ -68,9 +68,9 @@ class Trace:
 
     @property
     def is_good(self) -> bool:
-        """True if the reply is complete or was cancelled by the client.
+        """True if the response is complete, or if the client has cancelled it.
 
-        A complete reply has the requested length or ended with EOS.
+        A complete response has the requested length or ended with EOS.
         """
         if self.outcome is not Outcome.DONE:
             return self.outcome is Outcome.CANCELLED

@@ -47,7 +47,7 @@ class Variant:
 
 
 def add_variants(parser: argparse.ArgumentParser, default: Sequence[str] = ("ours",)) -> None:
-    """Add the command-line arguments for checkpoints, variants and device."""
+    """Add the command-line arguments for checkpoints, variants and device to a parser."""
     parser.add_argument("--model", action="append", metavar="[MODE=]PATH_OR_ID")
     parser.add_argument("--variant", action="append", metavar="NAME[:VARIABLE=VALUE,…]", help="settings to compare")
     parser.add_argument("--device")

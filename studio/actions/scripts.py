@@ -1,4 +1,4 @@
-"""Actions that speak all lines of a script, and export the audio."""
+"""Actions that speak a script (several lines of text with voices), and export the audio."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINE_FIELDS = {"text", "mode", "voice", "language", "instruct", "seed", "tags", 
 
 
 class Script(TypedDict):
-    """Script with the generated speech of each of its lines.
+    """Script (several lines of text with voices), with the generated speech of each line.
 
     ``id`` is null if the script could not be stored. ``takes`` has one item per line, in the order of the lines.
     """

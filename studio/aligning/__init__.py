@@ -1,1 +1,1 @@
-"""Word times of stored takes, which an optional aligner plug-in measures."""
+"""Word times of stored recordings, which an optional aligner plug-in measures."""

@@ -1,4 +1,4 @@
-"""Service that aligns one take at a time in a child process.
+"""Service that measures the word times of recordings in a child process, one at a time.
 
 The child process is killed if it exceeds a timeout.
 """
@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 
 
 class AlignmentService:
-    """Word alignment of takes, one at a time, in a child process.
+    """Measurement of the word times of recordings in a child process, one at a time.
 
     Thread: event loop.
     """
@@ -38,9 +38,9 @@ class AlignmentService:
     async def align(
         self, samples: NDArray[np.float32], text: str, language: str | None
     ) -> tuple[TimedWords, str] | None:
-        """Return the times of the words and the name of the aligner that measured them.
+        """Return the times of the words in a recording, and the name of the aligner.
 
-        Return None if no aligner supports the text, or if too many takes are waiting.
+        The result is None if no aligner supports the text, or if too many recordings are waiting.
 
         Shapes: samples [N] float32, mono, 24 kHz.
         """

@@ -1,4 +1,7 @@
-"""Routes `studio/scripts`, which store the scripts of each visitor."""
+"""Routes `studio/scripts`, which store the scripts of each visitor.
+
+A script consists of lines of text, each with a voice.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from studio.store.scripts import MAX_BYTES
 
 
 class ScriptRoutes(StoreRoutes):
-    """HTTP routes of stored scripts.
+    """HTTP routes of stored scripts (lines of text, each with a voice).
 
     Thread: event loop. Worker threads access the disk.
     """
@@ -49,7 +52,7 @@ class ScriptRoutes(StoreRoutes):
         return stored_json(await self._workers(self._store.scripts.find, *self._named(request)))
 
     async def put(self, request: Request) -> Response:
-        """Store a script.
+        """Store a script (lines of text, each with a voice), and return it.
 
         The page chooses the id of the script, which is part of the URL.
         """

@@ -170,7 +170,7 @@ class TakeVoice(Fields):
 
 
 class ScriptLine(BaseModel):
-    """Fields of a script line that the store validates.
+    """Fields that the store validates in one line of a speech script.
 
     The page may add further fields, which are stored unchanged.
     """
@@ -182,7 +182,7 @@ class ScriptLine(BaseModel):
 
 
 class ScriptHead(BaseModel):
-    """Fields of a script without its lines."""
+    """Fields of a speech script, without its lines."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
@@ -241,7 +241,7 @@ def _untagged(record: dict[str, Any], text: str) -> str:
 
 
 def is_script_id(text: str) -> bool:
-    """True if the text is a valid id of a script."""
+    """True if the text is a valid id of a stored speech script."""
     return _SCRIPT_ID.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Storage of scripts by owner.
+"""Storage of speech scripts (lines of text, each with a voice) by owner.
 
 A script is stored as the text of a JSON object. SQLite parses the JSON texts, because its functions release the GIL.
 Python's parser would block the event loop for a script with thousands of lines. Thread: any.
@@ -43,7 +43,7 @@ _OF_THE_STORE = {"id", "updated_at", "lines"}
 
 
 class Scripts:
-    """Stored scripts of all owners.
+    """Stored speech scripts (lines of text, each with a voice) of all owners.
 
     An owner can only access the owner's own scripts. Different owners may use the same ids.
 
@@ -68,7 +68,7 @@ class Scripts:
         return [script for script in scripts if not search_words or self._holds(owner, script["id"], search_words)]
 
     def find(self, owner: str, script_id: str) -> bytes:
-        """Return a script as JSON text.
+        """Return a stored speech script as JSON text.
 
         Raises:
             NotKept: The owner has no such script, or has deleted it.
@@ -81,7 +81,7 @@ class Scripts:
         raise NotKept(what="script")
 
     def put(self, owner: str, script_id: str, body: bytes, *, address: str | None = None) -> bytes:
-        """Store or replace a script, and return it as JSON text.
+        """Store or replace a speech script, and return it as JSON text.
 
         The field `updated_at` in the body is the version that the page has read, 0 if it has read no version, or None
         to replace any version.
@@ -145,7 +145,7 @@ class Scripts:
 
 @dataclass(frozen=True, slots=True)
 class ParsedScript:
-    """Script after validation: its fields, and each line as JSON text."""
+    """Speech script after validation: its fields, and each line as JSON text."""
 
     head: dict[str, Any]
     lines: list[bytes]
@@ -161,7 +161,7 @@ class ParsedScript:
 
 
 def parse_script(body: bytes) -> ParsedScript:
-    """Validate a script that a client has sent, and return its fields and its lines.
+    """Validate a speech script that a client has sent, and return its fields and its lines.
 
     Raises:
         InvalidMessage: The body is not a JSON object, or cannot be stored (runtime/shared/strict_json.py).

@@ -107,7 +107,7 @@ def test_every_tool_and_argument_has_a_description(app: App) -> None:
 
 
 def test_stored_voice_speaks_with_a_style_and_is_reproducible(app: App) -> None:
-    """The take contains the mode of the checkpoint, so the audio can be reproduced."""
+    """The stored recording includes the mode of the checkpoint, so it can be reproduced."""
     page = Client(app.url, verbose=False)
     (take,) = page.predict(description=DESCRIPTION, text=TEXT, takes=1, api_name="/design")
     voice = page.predict(take=take["take"], name="Nephew", api_name="/keep")

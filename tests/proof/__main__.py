@@ -68,7 +68,7 @@ async def disconnects_figure(runtime: BenchRuntime, count: int) -> str:
 
 
 def passed_figure(kind: str, *arguments: str) -> str:
-    """Run pytest with these arguments, and return the number of passed tests as text.
+    """Run pytest, and return the number of passed tests as text, followed by `kind`.
 
     Raises:
         ValueError: A test failed.

@@ -45,7 +45,8 @@ async def _medians(server: RunningServer) -> tuple[float, float]:
 def medians_on(device: str) -> tuple[float, float]:
     """Start a server with the embedded voice on `device`, and measure the time to first audio.
 
-    Returns the median milliseconds with one client and with four concurrent clients.
+    Returns:
+        Median times in milliseconds with one client and with four concurrent clients.
     """
     with running_server(DEMO_CHECKPOINT, engine=EngineSettings(device=device, max_slots=4)) as server:
         return asyncio.run(_medians(server))

@@ -32,9 +32,9 @@ def holding_tests() -> dict[str, list[str]]:
 
 
 def record_figures(figures: Mapping[str, str], path: Path = FIGURES) -> None:
-    """Add measured results to the JSON file, keyed by promise or measurement.
+    """Add measured results of promises (docs/reliability.md) to a JSON file.
 
-    Results of other promises remain in the file.
+    The keys are promises or measurements. Results of other promises remain in the file.
     """
     path.parent.mkdir(exist_ok=True)
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

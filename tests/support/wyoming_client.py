@@ -1,4 +1,4 @@
-"""Wyoming client for tests that can also send raw bytes."""
+"""Test client of Wyoming (Home Assistant's voice protocol) that can also send raw bytes."""
 
 from __future__ import annotations
 
