@@ -37,11 +37,11 @@ _STRENGTH_S = {"none": 0.0, "x-weak": 0.25, "weak": 0.5, "medium": 0.75, "strong
 
 
 def tag_end(text: str, at: int, *, is_whole: bool) -> int | None:
-    """Return the index at which the SSML tag ends that starts at the index `at`.
+    """Return the index at which an SSML tag ends.
 
     Args:
         text: Text with tags.
-        at: Index of the first character.
+        at: Index at which the tag starts.
         is_whole: True if no more text follows. A tag without a closing bracket then ends at the end of the text.
 
     Returns:

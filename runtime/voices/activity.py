@@ -35,7 +35,10 @@ class Activity:
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """Return the time of the first and of the last speech in seconds, or None without speech."""
+        """Return the start of the first speech and the end of the last speech in seconds.
+
+        The result is None if there is no speech.
+        """
         spoken = np.flatnonzero(self.windows)
         return (float(spoken[0]) * self.window_s, float(spoken[-1] + 1) * self.window_s) if len(spoken) else None
 

@@ -11,9 +11,14 @@ Character = tuple[str, float, float]  # Character, start and end in seconds.
 
 
 def realtime(times: TimedWords, speed: float, *, is_relative: bool) -> dict[str, Any] | None:
-    """Return character times in the WebSocket format (in ms), or None if `times` is empty.
+    """Return character times in milliseconds, in the format of ElevenLabs' WebSocket messages.
 
-    Relative times start at the first character.
+    The result is None if `times` is empty.
+
+    Args:
+        times: Estimated times of words.
+        speed: Factor for the speed of the audio.
+        is_relative: True if the times start at the first character.
     """
     edges = [(name, round(start * 1000), round(end * 1000)) for name, start, end in _characters(times, speed)]
     if not edges:
@@ -28,7 +33,10 @@ def realtime(times: TimedWords, speed: float, *, is_relative: bool) -> dict[str,
 
 
 def of_file(times: TimedWords, speed: float) -> dict[str, Any] | None:
-    """Return character times in the HTTP format (seconds from the start of the audio)."""
+    """Return character times in seconds, in the format of ElevenLabs' HTTP responses.
+
+    The times start at the beginning of the audio. The result is None if `times` is empty.
+    """
     characters = list(_characters(times, speed))
     if not characters:
         return None

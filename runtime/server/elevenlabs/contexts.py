@@ -49,7 +49,10 @@ class Context(Utterance[SynthesisOptions]):
             yield self.last_activity  # This time is in the past, so the text is spoken now.
 
     def add_message(self, message: ClientMessage, now: float) -> None:
-        """Append the text of a message, and speak all received text if requested.
+        """Append the text of a message to the context.
+
+        All received text is spoken if the message requests it, or if a client that sends complete chunks has ended a
+        chunk.
 
         Raises:
             TextTooLong: The text exceeds the limit.
@@ -88,7 +91,7 @@ class Context(Utterance[SynthesisOptions]):
             self.send_text()
 
     def count_audio(self, seconds: float, now: float) -> None:
-        """Record that `seconds` of audio were generated."""
+        """Record that `seconds` of audio were generated at the time `now`."""
         self.last_activity = now
         self.plays_until = max(self.plays_until or now, now) + seconds
 

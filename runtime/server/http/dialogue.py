@@ -140,7 +140,10 @@ class DialogueWords:
         self._word_times = _word_times_of(texts[0])
 
     def advance(self, speech: DialogueStream, samples: int) -> dict[int, TimedWords]:
-        """Advance by `samples` of audio and return the words that have ended, by turn index."""
+        """Record that `samples` more samples were generated, and return the words that have ended.
+
+        The words are in a dictionary by turn index.
+        """
         ended_words = {}
         if speech.turn != self._turn:
             ended_words = self.finish()

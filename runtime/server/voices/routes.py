@@ -233,7 +233,7 @@ def wav_of(library: VoiceLibrary, voice_id: str) -> bytes:
 
 
 def profile_of(library: VoiceLibrary, card: VoiceCard) -> bytes:
-    """Return a voice as a ZIP file that voicebox imports as a profile.
+    """Return a stored voice as a ZIP file that the program voicebox can import.
 
     Raises:
         NoRecording: The voice has only a prompt.

@@ -233,5 +233,5 @@ def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
 
 
 async def no_socket(scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a WebSocket that has no matching route with status 404."""
+    """Respond with status 404 to a WebSocket handshake whose path has no matching route."""
     await error_response(unknown_route(scope["path"]))(scope, receive, send)
