@@ -22,7 +22,7 @@ def models_of(args: Sequence[str]) -> list[str]:
 
 
 def named_in(args: Sequence[str]) -> list[str]:
-    """Return the values of ``--model`` in the arguments."""
+    """Return the checkpoints that the option ``--model`` names in command-line arguments."""
     return values_of(args, "--model")
 
 

@@ -59,7 +59,7 @@ class Design:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSpeaker:
-    """Description of a published speaker, with texts in all languages of the page."""
+    """Description of a speaker of the published checkpoints, in all languages of the page."""
 
     name: str
     language: str

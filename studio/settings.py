@@ -68,7 +68,7 @@ class StoreSettings:
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the store, which is also the default folder of the voices."""
+        """Return the folder of all stored data, which is also the default folder of voices."""
         return Path(self.data or user_data_dir("voicewright"))
 
     @property
@@ -77,7 +77,7 @@ class StoreSettings:
         return self.max_export_s if self.each() else None
 
     def each(self, env: Mapping[str, str] | None = None) -> bool:
-        """True if every visitor has a separate history."""
+        """True if each visitor has a separate history of recordings."""
         env = os.environ if env is None else env
         return self.visitors == "each" or (self.visitors == "auto" and bool(env.get("SPACE_ID")))
 

@@ -79,7 +79,7 @@ def is_usable(python: str, requested: str) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the chosen interpreter, or all supported interpreters."""
+    """Print the chosen Python interpreter, or all supported interpreters on PATH."""
     if arguments == ["--all"]:
         # A name with a version is preferred because the environment's name is made from it.
         names = sorted(candidates(), key=len)

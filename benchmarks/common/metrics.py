@@ -59,7 +59,7 @@ class Trace:
 
     @property
     def ttfa_ms(self) -> float | None:
-        """Time in ms from the request to the first audio chunk, or None if no audio arrived."""
+        """Return the time in ms from the request to the first audio chunk, or None without audio."""
         return (self.chunks[0][0] - self.sent_ns) / 1e6 if self.chunks else None
 
     @property

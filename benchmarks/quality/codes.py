@@ -105,7 +105,7 @@ def write_utterances(path: Path, result: Mapping[Key, CodesAndPcm]) -> None:
 
 
 def read_utterances(path: Path) -> dict[Key, CodesAndPcm]:
-    """Read the utterances in a file that `write_utterances` has written."""
+    """Read utterances from a file that `write_utterances` has written."""
     with np.load(path) as arrays:
         keys = dict.fromkeys(tuple(name.split()[:2]) for name in arrays.files)
         return {

@@ -22,7 +22,10 @@ BASE = "http://localhost"
 
 
 class ActionRefused(Exception):
-    """Error of an action, with a one-sentence message and a stable error code."""
+    """Error of an action (a page feature that a program calls).
+
+    It has a message of one sentence and a stable error code.
+    """
 
     def __init__(self, message: str, code: str, param: str | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Actions on voices: store, clone, list and delete."""
+"""Actions (page features for programs) that store, clone, list and delete voices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from studio.actions.asking import ActionRefused, StudioClient
 
 
 class StoredVoice(TypedDict):
-    """Voice of the library, which requests select by ``id`` or ``name``."""
+    """Voice that is stored in the voice library.
+
+    Requests select it by ``id`` or ``name``.
+    """
 
     id: str
     name: str

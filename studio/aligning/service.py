@@ -61,5 +61,5 @@ class AlignmentService:
         return None if aligned.words is None else (aligned.words, aligned.by)
 
     def close(self) -> None:
-        """End the child process."""
+        """End the child process that measures word times."""
         self._worker.close()

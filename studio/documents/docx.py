@@ -211,7 +211,7 @@ class _Story:
         }
 
     def read(self, element: etree._Element) -> list[_Block]:
-        """Return the paragraphs and table rows in an element."""
+        """Return the paragraphs and table rows inside an XML element of a DOCX document."""
         blocks, self._blocks = self._blocks, []
         carried, self._carried = self._carried, ""
         outer, self._open = self._open, _Open()

@@ -1,4 +1,4 @@
-"""Markdown reader that uses the runtime's filter for spoken text."""
+"""Markdown reader that splits the readable text of a file into chapters."""
 
 from __future__ import annotations
 

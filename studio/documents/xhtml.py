@@ -183,7 +183,10 @@ def _opened(element: re.Match[str]) -> str:
 
 
 def kinds_of(element: etree._Element) -> set[str]:
-    """Return the values of the attributes ``epub:type`` and ``role`` in lower case."""
+    """Return the roles of an XHTML element, such as "footnote", in lower case.
+
+    They are the values of the attributes ``epub:type`` and ``role``.
+    """
     if not element.attrib:  # Most elements have no attributes.
         return set()
     return set(" ".join(element.get(key) or "" for key in (*_EPUB_TYPE_NAMES, "role")).lower().split())

@@ -81,12 +81,15 @@ class Bundle:
 
     @property
     def is_current(self) -> bool:
-        """True if no source file has changed since the bundle was built."""
+        """True if no source file of the bundle has changed since the bundle was built."""
         return self.stamp == _versions(self.stamp)
 
 
 class Bundles:
-    """Thread-safe cache of bundles by name, which rebuilds a bundle if a source file changes."""
+    """Thread-safe cache of bundles, which are files that join several source files.
+
+    A bundle is selected by its name. It is built again if a source file has changed.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -98,11 +101,11 @@ class Bundles:
             self._makers[f"{name}.js.map"] = partial(source_map, name)
 
     def routes(self) -> list[Route]:
-        """Return the HTTP route that serves the bundles."""
+        """Return the HTTP routes that serve the bundles (joined JavaScript, CSS and text files)."""
         return [Route("/studio/bundle/{name}", self.respond, methods=["GET", "HEAD"])]
 
     def respond(self, request: Request) -> Response:
-        """Send a bundle, or status 304 if the browser's copy is current.
+        """Send a bundle (a joined file), or status 304 if the browser has the current version.
 
         Thread: worker thread.
         """
@@ -120,7 +123,10 @@ class Bundles:
         return Response(bundle.body, media_type=bundle.media_type, headers=headers)
 
     def get(self, name: str) -> Bundle:
-        """Return the bundle with this name, rebuilt if its source files have changed."""
+        """Return the bundle with this name.
+
+        The bundle is built again if one of its source files has changed.
+        """
         with self._lock:
             bundle = self._made.get(name)
             if bundle is None or not bundle.is_current:

@@ -81,7 +81,10 @@ _GRADIO = re.compile(r"""<(?:script|link)\b[^>]*\b(?:src|href)="\./assets/[^>]*>
 
 
 def replace() -> None:
-    """Make Gradio serve the studio's page template (a repeated call has no effect)."""
+    """Make Gradio serve the studio's page template instead of its own template.
+
+    A repeated call has no effect.
+    """
     environment = templates.env
     if environment.loader is None or isinstance(environment.loader, _StudioLoader):
         return
@@ -140,6 +143,6 @@ class CompressedTemplate:
         self._compressed = GZipMiddleware(app, compresslevel=4)  # Level 4 uses 2 ms of the event loop.
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Process a request, and compress the response to a GET of /."""
+        """Process a request, and compress the response if it is the HTML document of the page."""
         is_document = scope["type"] == "http" and scope["path"] == "/"
         await (self._compressed if is_document else self._app)(scope, receive, send)

@@ -36,7 +36,7 @@ class ExportRoutes(StoreRoutes):
         return [("POST", "/studio/exports", self.make)]
 
     async def make(self, request: Request) -> Response:
-        """Create the file that the request body describes, and send it."""
+        """Create the audio, zip or subtitle file that the request body describes, and return it."""
         owner = self._visitors.of(request).known
         exported = await self._export_workers(self._make, owner, await read_body(request, MAX_BODY_BYTES))
         headers = {**file_headers(exported.name), "content-length": str(exported.size)}

@@ -34,7 +34,7 @@ class PronunciationRoutes(StoreRoutes):
         return json_response(EMPTY if owner is None else await self._workers(self._store.pronunciations.of, owner))
 
     async def put(self, request: Request) -> Response:
-        """Replace all entries of the visitor's dictionary."""
+        """Replace all entries of the visitor's pronunciation dictionary."""
         keeper = self._visitors.of(request).keeper
         body = await read_body(request)
         return json_response(await self._workers(self._put, *keeper, body))

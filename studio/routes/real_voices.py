@@ -41,7 +41,10 @@ BIT_WORDS = next(knob.metadata["words"] for knob in fields(EngineSettings) if kn
 
 
 async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the runtime's model cards, or an empty list if the runtime does not respond."""
+    """Return the descriptions (model cards) of the checkpoints that the runtime has loaded.
+
+    The list is empty if the runtime does not respond.
+    """
     if runtime.url is None:
         return []
     try:

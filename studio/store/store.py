@@ -123,7 +123,7 @@ class Store:
         return Quota(self._database, self.settings).bytes()
 
     def preferences(self, owner: str) -> dict[str, Any]:
-        """Return the owner's preferences by name."""
+        """Return the preferences of an owner as a dictionary by name."""
         chosen = self._preferences.objects("owner = ?", (owner,))
         return chosen[0] if chosen else {}
 

@@ -66,7 +66,10 @@ class ModelDownload:
         self._work = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Stop the download and keep its partial files for the next download."""
+        """Stop the download of the speech recogniser's model.
+
+        Partial files are kept for the next download.
+        """
         work, self._work = self._work, None
         self._problem = None
         if work is not None:

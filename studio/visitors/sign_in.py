@@ -95,7 +95,7 @@ class SignIn:
         return {"sign_in": "studio/sign-in", "sign_out": "studio/sign-out", "required": self._required}
 
     async def begin(self, request: Request) -> Response:
-        """Redirect the browser to the OpenID provider."""
+        """Start a sign-in: redirect the browser to the OpenID provider."""
         back = f"https://{self._host}/studio/signed-in" if self._host else str(request.url_for("signed_in"))
         try:
             answer: Response = await self._provider.authorize_redirect(request, back)
@@ -104,7 +104,7 @@ class SignIn:
         return answer
 
     async def come_back(self, request: Request) -> Response:
-        """Process the response of the provider and sign the user in."""
+        """Complete a sign-in when the OpenID provider redirects the browser back."""
         from authlib.common.errors import AuthlibBaseError
         from joserfc.errors import JoseError
 

@@ -123,7 +123,7 @@ def test_read_only_disk_is_reported_and_left_unchanged(tmp_path: Path) -> None:
 
 
 def refused_at(port: str, data: Path) -> str:
-    """Start a studio on a port that is in use, and return its error message."""
+    """Start a studio on a port that another process uses, and return its error message."""
     command = [sys.executable, "app.py", "--port", port]
     environment = os.environ | {"VOICEWRIGHT_DATA": str(data)}
     ended = subprocess.run(

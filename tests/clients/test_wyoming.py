@@ -1,4 +1,4 @@
-"""Test of the Wyoming server with the client that Home Assistant uses."""
+"""Test of the Wyoming server (Home Assistant's voice protocol) with an unmodified client."""
 
 from __future__ import annotations
 

@@ -388,7 +388,7 @@ def book(
 
 
 def client(page: Page, app: App) -> httpx.Client:
-    """Return an HTTP client with the cookies of the page."""
+    """Return an HTTP client that uses the cookies of the page in the browser."""
     cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
     return httpx.Client(base_url=app.url, cookies=cookies, trust_env=False, timeout=120)
 

@@ -36,7 +36,7 @@ def odd_texts(count: int, seed: int = 1) -> list[str]:
 
 
 def runaway(count: int) -> str:
-    """Generate speech for unusual and normal texts, and return a summary."""
+    """Generate speech for unusual and normal texts, and return a summary of its lengths."""
     engine = Engine.open(Settings())
     voices = engine.cards[0].speakers
 

@@ -94,7 +94,7 @@ def small_m_gemm() -> Iterator[Facts]:
 
 
 def medium_m_gemm() -> Iterator[Facts]:
-    """Compile medium_m_gemm for all its tile sizes, and yield a report per kernel."""
+    """Compile the kernel medium_m_gemm for all its tile sizes, and yield a report for each."""
     from triton.experimental.gluon._runtime import GluonASTSource
 
     from runtime.device.kernels import medium_m_gemm

@@ -94,10 +94,12 @@ def run(text: str, properties: str = "") -> str:
 
 
 def paragraph(*content: str, style: str = "", properties: str = "") -> str:
-    """Return a WordprocessingML paragraph as XML.
+    """Return a paragraph of a DOCX document as XML.
 
     Args:
         content: XML of runs, or plain text.
+        style: Name of the paragraph style.
+        properties: XML of further paragraph properties.
     """
     named = f'<w:pStyle w:val="{style}"/>' if style else ""
     runs = "".join(one if one.startswith("<") else run(one) for one in content)
@@ -105,7 +107,10 @@ def paragraph(*content: str, style: str = "", properties: str = "") -> str:
 
 
 def word_table(*rows: list[str]) -> str:
-    """Return a WordprocessingML table as XML, whose cells contain the XML in `rows`."""
+    """Return a table of a DOCX document as XML.
+
+    `rows` has the XML of the cells in each row.
+    """
     cells = ["".join(f"<w:tc><w:tcPr/>{cell}</w:tc>" for cell in row) for row in rows]
     grid = "<w:gridCol w:w='1000'/>" * max(map(len, rows))
     return f"<w:tbl><w:tblPr/><w:tblGrid>{grid}</w:tblGrid>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"

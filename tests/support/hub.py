@@ -46,7 +46,7 @@ class Hub:
 
     @property
     def elsewhere(self) -> str:
-        """Base URL from which weights are served.
+        """Return the base URL from which weights are served.
 
         Its host name differs from that of `url`, as on the real Hub.
         """

@@ -161,7 +161,7 @@ class Saying:
 
     @property
     def reason(self) -> StopReason | None:
-        """Stop reason of the request, or None if it is still running."""
+        """Return the stop reason of the request, or None if it is still running."""
         if self.admission.requested_frames is not None and self.made >= self.admission.requested_frames:
             return StopReason.MAX_TOKENS
         is_over = self.text.closed and not self.text.segments and not self.pieces

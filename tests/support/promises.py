@@ -1,4 +1,4 @@
-"""Promises of docs/reliability.md, the tests that check them, and their measured results."""
+"""Promises (guarantees in docs/reliability.md), with their tests and measured results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMBERED = re.compile(r"^\* \*\*([A-Z]\d+)\*\*: ", re.MULTILINE)
 
 
 def promised() -> list[str]:
-    """Return the numbers of all promises in docs/reliability.md, in the order of the page."""
+    """Return the numbers of all promises (guarantees) in docs/reliability.md, in page order."""
     return _NUMBERED.findall(PAGE.read_text(encoding="utf-8"))
 
 

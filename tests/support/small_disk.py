@@ -16,7 +16,7 @@ FILLER = "filler"
 
 @dataclass(frozen=True, slots=True)
 class SmallDisk:
-    """Mounted tmpfs of a limited size."""
+    """Mounted temporary file system (tmpfs) of a limited size."""
 
     folder: Path
 

@@ -24,7 +24,7 @@ class StallingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stall(self) -> None:
-        """Stop forwarding data without closing connections."""
+        """Stop forwarding data between clients and the server, without closing connections."""
         self._flows.clear()
 
     def flow(self) -> None:
@@ -32,7 +32,7 @@ class StallingProxy:
         self._flows.set()
 
     def close(self) -> None:
-        """Close the listening socket and all connections."""
+        """Close the proxy's listening socket and all its connections."""
         self._flows.set()
         for connection in self._open:
             with suppress(OSError):

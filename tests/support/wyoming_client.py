@@ -15,7 +15,10 @@ WAIT_S = 60.0
 
 @dataclass(slots=True)
 class ReceivedEvents:
-    """Received events: their types, the data of the last event, and all audio."""
+    """Events that a test client has received.
+
+    It has their types, the data of the last event, and the audio of all events.
+    """
 
     kinds: list[str]
     last: dict[str, Any]
@@ -23,7 +26,7 @@ class ReceivedEvents:
 
 
 class WyomingClient:
-    """Open TCP connection to a Wyoming server."""
+    """Open TCP connection to a server of Wyoming (Home Assistant's voice protocol)."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader

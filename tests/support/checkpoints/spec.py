@@ -105,7 +105,7 @@ class CheckpointSpec:
 
     @property
     def samples_per_frame(self) -> int:
-        """Number of samples that Code2Wav generates per frame."""
+        """Return the number of audio samples that Code2Wav generates per frame."""
         total = 1
         for rate in self.code2wav.upsampling_ratios + self.code2wav.upsample_rates:
             total *= rate
