@@ -10,7 +10,7 @@ from pathlib import Path
 
 import av
 import pytest
-from playwright.sync_api import FilePayload, Page, expect
+from playwright.sync_api import FileChooser, FilePayload, Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import origin
@@ -47,6 +47,31 @@ def test_chapters_of_a_book_become_a_script_with_its_title(studio: Page) -> None
     expect(sheet).to_be_hidden()
     expect(studio.locator("#vw-script-name")).to_have_value("A Book")
     assert texts(studio) == ["Chapter One", "It was a dark night.", "Wind & rain came. On.", 'The "end"', "重庆漢"]
+
+
+def test_subtitles_are_opened_once_if_the_user_opens_them_again_while_they_are_read(studio: Page) -> None:
+    srt = b"1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n00:00:04,400 --> 00:00:05,000\nTwo.\n"
+    film: FilePayload = {"name": "film.srt", "mimeType": "text/plain", "buffer": srt}
+    held: list[Route] = []
+    studio.route("**/studio/documents?*", lambda route: held.append(route))
+    choosers: list[FileChooser] = []
+    studio.on("filechooser", lambda chooser: choosers.append(chooser))
+    enter_script(studio)
+    new_script(studio, "Film")
+    studio.set_input_files("#vw-script-file", film)
+    notice = studio.locator(".vw-toast", has_text="Reading film.srt")
+    expect(notice).to_be_visible()
+    studio.locator("label[for=vw-script-file]").click()
+    studio.set_input_files("#vw-script-file", film)
+    expect(notice).to_have_count(1)
+    assert choosers == []
+    held[0].continue_()
+    expect(notice).to_have_count(0)
+    expect(text_of(studio, 2)).to_have_value("Two.")
+    assert len(held) == 1
+    assert texts(studio) == ["One. [pause 2s]", "Two."]
+    with studio.expect_file_chooser():
+        studio.locator("label[for=vw-script-file]").click()
 
 
 def test_a_new_script_is_shown_from_its_first_line(studio: Page) -> None:

@@ -1,7 +1,7 @@
 /** Import of files and web pages as text, with dialogs for options and chapters. */
 
 import { api, errorOf } from '../common/api.js';
-import { createElement, getElement } from '../common/elements.js';
+import { createElement, getElement, getElements } from '../common/elements.js';
 import { acceptDrops } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
 import { readChat } from './chat.js';
@@ -396,8 +396,12 @@ const IS_DOCUMENT = /\.(epub|docx?|dotx?|pdf|x?html?)$/i;
 const IS_MARKDOWN = /\.(md|markdown)$/i;
 const MAX_NAME_CHARS = 120; // Same limit as in the studio.
 const NOTES_MS = 15_000;
+const READING_MS = 600_000; // The notice is closed when the file has been read, which may take minutes.
 
 export class Importer {
+  /** True while a file is parsed, during which no other file is opened. */
+  isReading = false;
+
   /**
    * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
    */
@@ -417,6 +421,7 @@ export class Importer {
       this.open(file);
     };
     acceptDrops(place, ([file]) => this.open(file));
+    for (const one of getElements(page, '#vw-text-file, #vw-script-file')) one.addEventListener('click', (event) => this.isReading && event.preventDefault());
     getElement(page, '#vw-text-web').onclick = () => this.openAddress();
   }
 
@@ -451,10 +456,13 @@ export class Importer {
    * Read a file as text, with dialogs for options and chapters.
    *
    * @param {File|undefined} file @param {number} [gap] the script's gap between lines in seconds @returns
-   * {Promise<ImportedText|null>} null if there is no file, after an error, or if the user cancels
+   * {Promise<ImportedText|null>} null if there is no file, during the import of another file, after an error, or if the user cancels
    */
   async readFile(file, gap = 0) {
-    const found = file && (await this.parseFile(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {}));
+    if (!file || this.isReading) return null;
+    this.isReading = true;
+    const found = await this.parseFile(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {});
+    this.isReading = false;
     return found ? this.choose(found, titleOf(file.name), IS_DOCUMENT.test(file.name), gap) : null;
   }
 
@@ -540,12 +548,12 @@ export class Importer {
    */
   async requestText({ name, file }, query) {
     const { studio } = this;
-    const leave = !file || IS_DOCUMENT.test(name) ? studio.toast(studio.t('importing.reading', { name }), { isOfPage: true }) : null;
+    const leave = studio.toast(studio.t('importing.reading', { name }), { isOfPage: true, stayMs: READING_MS });
     try {
       const response = await api.request(`studio/documents?${new URLSearchParams(query)}`, { method: 'POST', body: file });
       return { ...(await response.json()), parseAgain: (/** @type {ParserOptions} */ choice) => this.requestText({ name, file }, { ...query, ...choice }) };
     } finally {
-      leave?.();
+      leave();
     }
   }
 }
