@@ -30,6 +30,7 @@ from tests.browser.steps import (
     hear_clone,
     kept_take,
     picker,
+    reload,
     wav,
 )
 from tests.browser.test_full_store import keep_voice
@@ -157,6 +158,23 @@ def test_voice_deleted_in_another_window_is_reported_and_no_longer_offered(studi
     studio.click("#vw-speak")
     await_sound(studio)
     expect(said).to_be_empty()
+
+
+def test_speak_names_the_voice_that_replaces_a_deleted_voice(studio: Page) -> None:
+    keep_voice(studio, "Peter")
+    studio.evaluate("dispatchEvent(new Event('focus'))")
+    choose(studio, "Peter")
+    deleted = studio.locator("#vw-speakers-deleted")
+    expect(deleted).to_be_empty()
+    delete(studio, "Peter")
+    enter(studio, "speakers")
+    now = studio.locator("#vw-speakers-voice").inner_text()
+    expect(deleted).to_have_text(f"The voice Peter was deleted, so {now} speaks now.")
+    studio.screenshot(path=SCREENSHOTS / "speak-deleted-voice.png")
+    reload(studio)
+    expect(deleted).to_contain_text("The voice Peter was deleted")
+    choose(studio, now)
+    expect(deleted).to_be_empty()
 
 
 def test_line_shows_that_its_voice_was_deleted_in_another_window(spoken: Page) -> None:

@@ -27,6 +27,7 @@ export class SpeakersRoom {
     this.root = root;
     this.studio = studio;
     this.chip = getElement(root, '#vw-speakers-voice', HTMLButtonElement);
+    this.deleted = getElement(root, '#vw-speakers-deleted');
     this.language = getElement(root, '#vw-speakers-language', HTMLSelectElement);
     this.instruct = getElement(root, '#vw-speakers-instruct', HTMLTextAreaElement);
     this.hint = getElement(root, '#vw-speakers-hint');
@@ -97,6 +98,13 @@ export class SpeakersRoom {
     return catalogue.first;
   }
 
+  /** Name of the chosen voice if it was deleted, or ''. */
+  get deletedName() {
+    const { chosenVoice, studio } = this;
+    const isDeleted = chosenVoice?.mode === 'base' && studio.voices.isListed && !studio.voices.find(chosenVoice.voice);
+    return (isDeleted && chosenVoice.name) || '';
+  }
+
   /** Choose a voice for this room. @param {Choice} choice */
   choose({ mode, voice, name, kind }) {
     const { chosen } = this;
@@ -115,11 +123,13 @@ export class SpeakersRoom {
   /** Update the form after a change of the voice, the checkpoint or the language. */
   updateForm() {
     const { chosen, card, studio } = this;
-    const is = `${chosen?.key} ${chosen?.name} ${card?.id} ${studio.words.language}`;
+    const deleted = this.deletedName;
+    const is = `${chosen?.key} ${chosen?.name} ${deleted} ${card?.id} ${studio.words.language}`;
     if (is === this.offered) return;
     this.offered = is;
     showVoice(this.chip, chosen);
     this.chip.ariaLabel = studio.t('picker.choose', { name: chosen?.name ?? '' });
+    this.deleted.textContent = deleted && chosen ? studio.t('speakers.deleted', { name: deleted, now: chosen.name }) : '';
     if (card) fillLanguages(this.language, card, studio.t);
     const why = this.noStyleReason();
     this.instruct.disabled = this.instruct.hidden = this.chips.hidden = why !== '';
