@@ -13,6 +13,10 @@ from runtime.model.speaker_encoder import slaney_filters
 
 SIZES = ((128, 12), (256, 24), (512, 40), (1024, 80), (2048, 80), (4096, 128))  # STFT sizes and numbers of mels.
 
+# STFT sizes and band limits in Hz of the discriminators. Half of them read only low frequencies: the phases of the low
+# harmonics affect the quality most, but they have few bins in a whole spectrum.
+JUDGES = ((2048, 12000), (1024, 12000), (512, 12000), (2048, 2000), (1024, 2000), (512, 3000))
+
 
 def stft(x: Tensor, window: Tensor) -> Tensor:
     size = len(window)
@@ -45,13 +49,14 @@ class SpectralLoss(nn.Module):
 
 
 class SpectrumJudge(nn.Module):
-    """Discriminator that reads a complex STFT.
+    """Discriminator that reads the bins of a complex STFT up to `limit_hz`.
 
     The forward pass returns the features of all layers. The features of the last layer are the scores.
     """
 
-    def __init__(self, size: int, channels: int = 32) -> None:
+    def __init__(self, size: int, limit_hz: int, channels: int = 32) -> None:
         super().__init__()
+        self.bins = size * limit_hz // 24000 + 1
         self.register_buffer("window", torch.hann_window(size) / math.sqrt(size * 0.375))
         shapes = (2, 9, 1), (channels, 9, 2), (channels, 9, 2), (channels, 3, 1)  # Inputs, kernel width and stride.
         self.layers = nn.ModuleList(
@@ -61,7 +66,7 @@ class SpectrumJudge(nn.Module):
         self.score = nn.Conv2d(channels, 1, 3, padding=1)
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        s = stft(x, self.window)
+        s = stft(x, self.window)[:, : self.bins]
         y = torch.stack((s.real, s.imag), 1).transpose(2, 3) * 3
         features = []
         with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda, cache_enabled=False):
@@ -72,10 +77,10 @@ class SpectrumJudge(nn.Module):
 
 
 class Judges(nn.ModuleList):
-    """Three discriminators with different STFT sizes, trained with least-squares losses."""
+    """Discriminators of complex STFTs, trained with least-squares losses."""
 
     def __init__(self) -> None:
-        super().__init__(SpectrumJudge(size) for size in (2048, 1024, 512))
+        super().__init__(SpectrumJudge(size, limit_hz) for size, limit_hz in JUDGES)
 
     def own_loss(self, made: Tensor, true: Tensor) -> Tensor:
         """Return the loss of the discriminators.
