@@ -1,4 +1,4 @@
-"""Weights of trained networks in files, and conversion of an exported voice to them.
+"""Weight files of trained networks, and conversion of an exported voice to such files.
 
 Run: python checkpoints.py   (writes work/codec.pt, work/lm.pt and work/merges.txt)
 """
@@ -21,7 +21,7 @@ State = dict[str, Tensor]
 
 
 def save(value: dict, path: Path) -> None:
-    """Write a file atomically."""
+    """Save `value` with `torch.save`, and replace the file atomically."""
     temporary = path.with_suffix(".tmp")
     torch.save(value, temporary)
     temporary.rename(path)
@@ -32,12 +32,16 @@ def new_voice(vocabulary: TextVocabulary) -> Voice:
 
 
 def save_voice(state: State, vocabulary: TextVocabulary, path: Path) -> None:
-    """Write the weights and the merges of a voice in the format of `read_voice`."""
+    """Write the weights and BPE merges of a voice to a file that `read_voice` can read."""
     save({"voice": state, "merges": [list(pair) for pair in vocabulary.merges]}, path)
 
 
 def read_voice(path: Path) -> tuple[State, TextVocabulary]:
-    """Return the weights and the vocabulary from a file of `save_voice` or an exported folder."""
+    """Return the weights and the vocabulary of a voice.
+
+    Args:
+        path: File that `save_voice` has written, or folder of an exported voice.
+    """
     if path.is_dir():
         tensors = load_file(path / "model.safetensors")
         return {k: t.float() for k, t in tensors.items()}, TextVocabulary.read(path / "merges.txt")
@@ -50,7 +54,11 @@ def save_codec(codec: Codec, path: Path) -> None:
 
 
 def load_codec(path: Path, device: torch.device) -> Codec:
-    """Return the codec from a file of `save_codec` or an exported folder, in evaluation mode."""
+    """Return the speech tokenizer from a file or a folder, in evaluation mode.
+
+    Args:
+        path: File that `save_codec` has written, or folder of an exported voice.
+    """
     codec = Codec().to(device)
     if path.is_dir():
         state = {"codec": codec.state_dict() | exported_codec(path, with_books=True), "folded": True}
@@ -62,7 +70,7 @@ def load_codec(path: Path, device: torch.device) -> Codec:
 
 
 def exported_codec(source: Path, with_books: bool) -> State:
-    """Return the float32 tensors of an exported speech tokenizer by their names in `Codec`."""
+    """Return the float32 tensors of an exported speech tokenizer, keyed by name in `Codec`."""
     tensors = {k: t.float() for k, t in load_file(source / "speech_tokenizer" / "model.safetensors").items()}
     state = {k: t for k, t in tensors.items() if ".quantizer." not in k}
     name = "encoder.quantizer.{}_residual_vector_quantizer.input_proj.weight"

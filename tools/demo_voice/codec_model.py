@@ -1,8 +1,8 @@
 """Speech tokenizer for training: Mimi encoder, split RVQ and Code2Wav.
 
 Weights have the published key names. There are two differences from the exported network. First, there is a BatchNorm
-before the quantizer. `fold` merges it into the input projections and the first codebooks. Second, codebooks are stored
-as running sums of an exponential average.
+before the quantizer. `Codec.fold` merges it into the input projections and the first codebook of each branch. Second,
+codebooks are stored as running sums of an exponential average.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from runtime.model.speech_encoder import EncoderTransformer, PaddedConv, SEANet
 
 
 class Snake(nn.Module):
-    """SnakeBeta: x + sin^2(x e^alpha) / (e^beta + 1e-9), computed by `kernel` on a GPU."""
+    """SnakeBeta activation: x + sin^2(x e^alpha) / (e^beta + 1e-9).
+
+    If `kernel` is set, it computes the activation (a Triton kernel on a GPU).
+    """
 
     kernel: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
 
@@ -37,7 +40,7 @@ class Snake(nn.Module):
 
 
 def causal_conv(inputs: int, outputs: int, kernel: int, dilation: int = 1, groups: int = 1) -> nn.Sequential:
-    """Return a Conv1d that pads on the left only."""
+    """Return a Conv1d that pads its input on the left only."""
     left = (kernel - 1) * dilation
     pad = {"pad": nn.ConstantPad1d((left, 0), 0.0)} if left else {}
     return nn.Sequential(OrderedDict(pad, conv=nn.Conv1d(inputs, outputs, kernel, dilation=dilation, groups=groups)))
@@ -54,9 +57,9 @@ class CausalTransposedConv(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention with rotary positions, which is causal if there is no mask.
+    """Attention with rotary positions, which is causal if no mask is given.
 
-    `norm` makes the norms of queries and keys for a number of dimensions.
+    `norm(dim)` creates the normalization layer of the queries and that of the keys, for heads of `dim` dimensions.
     """
 
     def __init__(self, c: dict, norm: Callable[[int], nn.Module]) -> None:
@@ -89,7 +92,10 @@ class SwiGlu(nn.Module):
 
 
 class Layer(nn.Module):
-    """Transformer layer with pre-norms, and optional modules after both blocks."""
+    """Transformer layer with pre-norms.
+
+    `after` creates the module after the attention and the module after the MLP, for example a layer scale.
+    """
 
     def __init__(
         self, c: dict, eps: float, after: Callable[[], nn.Module], norm: Callable[[int], nn.Module] = nn.Identity
@@ -223,15 +229,16 @@ class SplitQuantizer(nn.Module):
         return self.sums / self.usage.clamp(min=1e-5)[..., None]
 
     def project(self, latent: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the projections [B T, 2 dim] of both branches, before and after the norm."""
+        """Return the projections [B T, 2 dim] of both branches, before and after the BatchNorm."""
         raw = self.input_proj(latent.float()).transpose(1, 2).flatten(0, 1)
         return raw, raw if self.folded else self.norm(raw)
 
     @torch.no_grad()
     def nearest(self, y: Tensor, tables: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the nearest codes, their codebook vectors, and the inputs of the codebooks.
+        """Quantize projections [N, 2 dim] with the codebooks `tables` of residual quantization.
 
-        Shapes: codes [N, K]; vectors and inputs [K, N, dim].
+        Returns:
+            Codes [N, K], their codebook vectors [K, N, dim], and the inputs (residuals) [K, N, dim] of the codebooks.
         """
         codes, rows, targets = [], [], []
         rest = y[:, : self.dim]
@@ -245,9 +252,9 @@ class SplitQuantizer(nn.Module):
 
     @torch.no_grad()
     def learn(self, codes: Tensor, targets: Tensor, decay: float, floor: float) -> None:
-        """Move the codebooks towards their inputs, and replace unused vectors by random inputs.
+        """Move the codebooks towards the mean of their inputs, and replace rarely used vectors.
 
-        A CUDA graph can capture this function.
+        A vector is replaced by a random input. A CUDA graph can capture this function.
         """
         count = codes.shape[0]
         hot = targets.new_zeros(self.books, count, self.size).scatter_(2, codes.T[..., None], 1.0)
@@ -264,7 +271,7 @@ class SplitQuantizer(nn.Module):
 
     @torch.no_grad()
     def initialise(self, y: Tensor, rounds: int = 12) -> None:
-        """Initialize the codebooks by k-means on latents [N, 2 dim], and enable quantization."""
+        """Initialize the codebooks by k-means on projections [N, 2 dim], and enable quantization."""
         rest = y[:, : self.dim]
         for k in range(self.books):
             rest = y[:, self.dim :] if k == 1 else rest
@@ -280,7 +287,12 @@ class SplitQuantizer(nn.Module):
         self.active.fill_(1.0)
 
     def combine(self, first: Tensor, rest: Tensor) -> Tensor:
-        """Return Code2Wav's input [B, 2 dim, T] for vectors [B, T, dim] of both branches."""
+        """Return Code2Wav's input [B, 2 dim, T].
+
+        Args:
+            first: Vectors [B, T, dim] of the semantic codebook.
+            rest: Sums [B, T, dim] of the vectors of the acoustic codebooks.
+        """
         return self.first_out(first.transpose(1, 2)) + self.rest_out(rest.transpose(1, 2))
 
 
@@ -307,7 +319,7 @@ class Codec(nn.Module):
 
     @torch.no_grad()
     def fold(self) -> None:
-        """Fold the BatchNorm into the weights and codebooks.
+        """Merge the BatchNorm into the weights and codebooks.
 
         The result differs at the edges, because the zero padding of the decoder's input is not shifted.
         """
@@ -332,7 +344,7 @@ class Codec(nn.Module):
 
 
 class Heads(nn.Module):
-    """Auxiliary networks that predict phones and F0 from code vectors during training.
+    """Auxiliary networks that predict phones and F0 from codebook vectors during training.
 
     Phones are predicted from codebook 0 and also from all codebooks. F0 is predicted from codebooks 1 and 2.
     """

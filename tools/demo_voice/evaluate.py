@@ -1,6 +1,8 @@
-"""Stage 7: evaluate an exported voice on held-out text, compared with the teacher.
+"""Stage 7: evaluation of an exported voice on held-out text, compared with Kokoro.
 
-Run: python evaluate.py [--voice FOLDER] [--layout streaming] [--samples FOLDER]    (by the runtime's engine)
+Run: python evaluate.py [--voice FOLDER] [--layout streaming] [--samples FOLDER]
+
+The runtime's engine generates the speech of the exported voice.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ Report = Iterator[tuple[str, dict[str, float]]]
 def spoken(styles: str, lines: list[int], voices: list[Mixture]) -> list[np.ndarray]:
     """Return the teacher's audio of held-out lines.
 
-    `lines` has indices of held-out lines, and `voices` has the voice of each line.
+    Args:
+        styles: Name of the file with Kokoro's styles, in the folder work.
+        lines: Indices of held-out lines.
+        voices: Voice of each line.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     teacher, (_, ids), out = Teacher(WORK / "kokoro.onnx", WORK / styles, device), read_lines(WORK / "held_out.npz"), []
@@ -48,7 +53,10 @@ def spoken(styles: str, lines: list[int], voices: list[Mixture]) -> list[np.ndar
 
 
 def by_speaker(name: str, truths: list[str], heard: list[Heard]) -> Report:
-    """Yield the scores of all utterances and of each speaker, if the speakers alternate."""
+    """Yield the scores of all utterances, and then the scores of each speaker.
+
+    The utterances must be in the cyclic order of `SPEAKERS`.
+    """
     yield name, scores(truths, heard)
     for i, speaker in enumerate(SPEAKERS):
         at = slice(i, None, len(SPEAKERS))
@@ -57,7 +65,7 @@ def by_speaker(name: str, truths: list[str], heard: list[Heard]) -> Report:
 
 
 class Evaluation:
-    """Metrics of the speech that the runtime's engine generates with an exported voice."""
+    """Evaluation of an exported voice with speech that the runtime's engine generates."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -69,7 +77,10 @@ class Evaluation:
         self.texts, _ = read_lines(WORK / "held_out.npz")
 
     def speak(self, names: list[str], requests: list[SpeechRequest], seed: int) -> list[np.ndarray]:
-        """Return the waveforms, and write the first one of each name with `--samples`."""
+        """Return the generated waveforms of the requests as float32 at 24 kHz.
+
+        With `--samples`, the first waveform of each name is also written to a WAV file.
+        """
         layout = Layout(self.args.layout)
         asks = [replace(r, language="english", layout=layout, seed=seed + 1000 * i) for i, r in enumerate(requests)]
         listeners, _ = speak_all(self.engine, asks)
@@ -83,7 +94,7 @@ class Evaluation:
         return [samples.astype(np.float32) / 32768 for samples in audio]
 
     def speakers(self) -> Report:
-        """Measure the named speakers, the teacher, and its speech decoded from codes."""
+        """Measure the named speakers, the teacher, and the teacher's speech decoded from codes."""
         count, workers = self.args.sentences, self.args.workers
         asks = [(i, voice) for i in range(count) for voice in SPEAKERS.values()]
         said, truths = spoken("voices.npz", *map(list, zip(*asks, strict=True))), [self.texts[i] for i, _ in asks]
@@ -98,7 +109,7 @@ class Evaluation:
             yield from by_speaker("codec", truths, judge(decoded, workers))
 
     def long_text(self) -> Report:
-        """Measure a text of 1,000 characters, spoken by every speaker."""
+        """Measure the speech of a text of up to 1,000 characters by every speaker."""
         text = ""
         for sentence in self.texts[: self.args.sentences]:
             if len(text) + 1 + len(sentence) <= 1000:
@@ -108,7 +119,7 @@ class Evaluation:
         yield "long", {"characters": len(text), **scores([text] * len(heard), heard)}
 
     def designs(self) -> Report:
-        """Measure the speech, F0 and pace of voices that are described by gender, pitch and pace."""
+        """Measure speech, F0 and pace of voices from descriptions of gender, pitch and pace."""
         lines = self.texts[: min(20, self.args.sentences)]
         cells = [(g, p, s) for g in GENDERS for p in PITCHES for s in PACES for _ in lines]
         requests = [
@@ -128,7 +139,7 @@ class Evaluation:
             yield f"design {gender} f0", dict(zip(PITCHES, medians.tolist(), strict=True))
 
     def clones(self) -> Report:
-        """Measure clones of unseen voices: word errors, pitch, and identification of the voice.
+        """Measure the word errors, pitch and voice identification of clones of unseen voices.
 
         A clone is identified if the x-vector of its own reference is nearest to the mean of its x-vectors.
         """

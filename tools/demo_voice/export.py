@@ -1,4 +1,4 @@
-"""Stage 6: export the trained networks as a checkpoint in the published layout.
+"""Stage 6: export of the trained networks as a checkpoint in the published layout.
 
 Run: python export.py --codec work/codec.pt --lm work/lm.pt --out ../../assets/demo-voice
 

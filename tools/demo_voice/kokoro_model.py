@@ -1,8 +1,9 @@
 """Batched PyTorch version of Kokoro-82M (Apache-2.0), with weights from its ONNX export.
 
 The int8 export stores three tensors for each weight: integers (uint8 or int8), a scale and a zero point. `read_weights`
-dequantizes the weights and returns them under the names of our modules. Unlike the export, `Kokoro` supports batches of
-utterances with different lengths. Reference: the PyPI package `kokoro` 0.9.4 and Li et al., "StyleTTS 2" (2023).
+dequantizes the weights and returns them under the names of the PyTorch modules. Unlike the export, `Kokoro` supports
+batches of utterances with different lengths. Reference: the PyPI package `kokoro` 0.9.4 and Li et al., "StyleTTS 2"
+(2023).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def lstm(weights: dict[str, Tensor], name: str) -> nn.LSTM:
-    """Return a bidirectional LSTM with the weights of the ONNX export.
+    """Return a bidirectional LSTM with weights of the ONNX export.
 
     The order of the gates is input, output, forget, cell in ONNX, and input, forget, cell, output in PyTorch.
     """
@@ -139,7 +140,10 @@ class Kokoro(nn.Module):
         return gamma, beta
 
     def block(self, x: Tensor, s: Tensor, name: str, mask: Tensor, up: bool = False) -> tuple[Tensor, Tensor]:
-        """Apply a residual block with adaptive normalization, and return the output and its mask."""
+        """Apply a residual block with adaptive normalization, and return the output and its mask.
+
+        If `up` is true, the number of frames is doubled.
+        """
         y = F.leaky_relu(self.norm(x, *self.style(s, f"{name}.norm1"), mask), 0.2)
         if up:
             pool = self.p(f"{name}.pool.weight"), self.p(f"{name}.pool.bias")
@@ -163,7 +167,10 @@ class Kokoro(nn.Module):
         return x
 
     def source(self, f0: Tensor) -> Tensor:
-        """Return the magnitudes and phases [B, 22, 60 T] of harmonics of F0 [B, 2 T]."""
+        """Return the STFT (magnitudes and phases [B, 22, 60 T]) of harmonics of F0.
+
+        F0 is in Hz, with the shape [B, 2 T].
+        """
         rate = f0[:, :, None] * torch.arange(1, 10, device=f0.device) / 24000 % 1
         start = torch.rand(len(f0), 9, device=f0.device)
         start[:, 0] = 0
@@ -198,10 +205,17 @@ class Kokoro(nn.Module):
 
     @torch.no_grad()
     def forward(self, ids: Tensor, lengths: Tensor, style: Tensor, speed: Tensor, pitch: Tensor) -> tuple[Tensor, ...]:
-        """Return audio, durations of tokens, F0 in Hz and numbers of frames of utterances.
+        """Generate speech for a batch of utterances.
 
-        Shapes: ids [B, N] (0 at both ends and as padding), lengths [B], style [B, 256], speed [B], pitch [B] (factor
-        on the predicted F0); result [B, 600 T], [B, N], [B, 2 T] and [B].
+        Args:
+            ids: Phoneme ids [B, N], with 0 at both ends and as padding.
+            lengths: Number of ids of each utterance [B].
+            style: Style vectors [B, 256].
+            speed: Factors on the speed [B].
+            pitch: Factors on the predicted F0 [B].
+
+        Returns:
+            Audio [B, 600 T], durations of the ids in frames [B, N], F0 in Hz [B, 2 T], and numbers of frames [B].
         """
         timbre, prosody = style.chunk(2, 1)
         valid = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]

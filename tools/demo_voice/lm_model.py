@@ -17,7 +17,7 @@ from vocabulary import CODEC_VOCAB, CODES
 
 
 class HeadNorm(nn.RMSNorm):
-    """RMSNorm of queries and keys whose weight is converted to the input's data type.
+    """RMSNorm of queries and keys, with the weight converted to the input's data type.
 
     Under autocast, the input is bfloat16. A float32 weight would prevent the fused operation.
     """
@@ -27,7 +27,7 @@ class HeadNorm(nn.RMSNorm):
 
 
 class Body(nn.Module):
-    """Transformer layers and the final norm."""
+    """Stack of transformer layers, followed by the final norm."""
 
     def __init__(self, c: dict) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Talker(nn.Module):
 
 
 class Voice(nn.Module):
-    """Networks of model.safetensors: talker, code predictor and speaker encoder."""
+    """Networks that model.safetensors contains: talker, code predictor and speaker encoder."""
 
     def __init__(self, text_rows: int) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Voice(nn.Module):
             nn.init.normal_(module.text_embedding.weight)
 
     def x_vectors(self, audio: Tensor) -> Tensor:
-        """Return the x-vectors [B, hidden] of 24 kHz audio [B, N]."""
+        """Return the x-vectors [B, hidden] (speaker embeddings) of 24 kHz audio [B, N]."""
         return self.speaker_encoder.encode(log_mel(audio, self.speaker_encoder.prepare()))
 
     def text(self, ids: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class Voice(nn.Module):
         return x
 
     def predictor_logits(self, hidden: Tensor, codes: Tensor) -> list[Tensor]:
-        """Return the logits of codes 1 to K-1 when the predictor is fed the true codes.
+        """Return the logits of codes 1 to K-1, predicted with teacher forcing.
 
         Shapes: hidden [N, hidden]; codes [N, K].
         """

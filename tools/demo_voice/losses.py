@@ -1,4 +1,4 @@
-"""Losses of waveforms for the codec: multi-resolution spectra, and discriminators."""
+"""Losses for the training of the codec: multi-resolution spectra, and discriminators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stft(x: Tensor, window: Tensor) -> Tensor:
 
 
 class SpectralLoss(nn.Module):
-    """L1 distances of log-mels and log-magnitudes of waveforms [B, N] at six STFT sizes."""
+    """L1 loss of the log-mels and log-magnitudes of waveforms [B, N] at six STFT sizes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class SpectralLoss(nn.Module):
 
 
 class SpectrumJudge(nn.Module):
-    """Discriminator that reads the bins of a complex STFT up to `limit_hz`.
+    """Discriminator that reads the bins up to `limit_hz` of a complex STFT.
 
     The forward pass returns the features of all layers. The features of the last layer are the scores.
     """
@@ -83,7 +83,7 @@ class Judges(nn.ModuleList):
         super().__init__(SpectrumJudge(size, limit_hz) for size, limit_hz in JUDGES)
 
     def own_loss(self, made: Tensor, true: Tensor) -> Tensor:
-        """Return the loss of the discriminators.
+        """Return the loss with which the discriminators are trained.
 
         The target is 1 for real audio and 0 for generated audio. No gradient reaches the generated audio.
         """
@@ -93,7 +93,8 @@ class Judges(nn.ModuleList):
     def adversarial_losses(self, made: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
         """Return the adversarial loss and the feature-matching loss of generated audio.
 
-        The feature-matching loss is the relative distance between the features of generated and real audio.
+        The feature-matching loss is the relative distance between the discriminators' features of generated and real
+        audio.
         """
         adversarial, feature = made.new_zeros(()), made.new_zeros(())
         for judge in self:

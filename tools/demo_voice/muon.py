@@ -19,7 +19,7 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonal(x: Tensor, steps: int = 5) -> Tensor:
-    """Return orthogonalized matrices in bfloat16.
+    """Return approximately orthogonalized matrices in bfloat16.
 
     The singular values are between about 0.7 and 1.2. Shape of input and output: [N, rows, columns].
     """

@@ -1,4 +1,4 @@
-"""Stage 0: prepare Kokoro's styles, and lines of text with their phoneme ids.
+"""Stage 0: preparation of Kokoro's styles, and of text lines with their phoneme ids.
 
 Run: python phonemes.py   (writes work/voices.npz, unseen.npz, lines.npz and held_out.npz)
 
@@ -34,7 +34,10 @@ IDS = dict(zip(
 
 
 def symbols(ipa: str) -> str:
-    """Convert espeak-ng's IPA (American English, affricates joined by ^) to Kokoro's symbols."""
+    """Convert espeak-ng's IPA to Kokoro's phoneme symbols.
+
+    The IPA is American English, and ^ joins the two symbols of an affricate or a diphthong.
+    """
     ipa = re.sub(r"\(.*?\)|[\u200d_]", "", ipa)
     for old, new in MAPPING:
         ipa = ipa.replace(old, new)
@@ -43,7 +46,7 @@ def symbols(ipa: str) -> str:
 
 
 class Espeak:
-    """Text-to-phoneme conversion of espeak-ng.
+    """Converter of text to phonemes with espeak-ng.
 
     The library is not thread-safe. Each process needs its own object.
     """
@@ -59,7 +62,7 @@ class Espeak:
             raise ValueError("espeak-ng has no voice en-us")
 
     def clause(self, text: str) -> str:
-        """Return the IPA of a text without punctuation.
+        """Return the IPA of a text that has no punctuation.
 
         The two symbols of an affricate or a diphthong are joined by ^.
         """

@@ -1,4 +1,4 @@
-"""Estimate the F0 of a waveform by normalized autocorrelation, for the evaluation."""
+"""Estimation of the F0 of a waveform by normalized autocorrelation, for the evaluation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def track_f0(audio: np.ndarray, low: float = 55.0, high: float = 420.0) -> np.ndarray:
-    """Return the F0 in Hz, with 50 values per second and 0 for unvoiced audio.
+    """Return the F0 of 24 kHz audio in Hz, with 50 values per second and 0 for unvoiced audio.
 
     The method is normalized autocorrelation at 8 kHz.
     """
@@ -36,6 +36,6 @@ def track_f0(audio: np.ndarray, low: float = 55.0, high: float = 420.0) -> np.nd
 
 
 def median_f0(f0: np.ndarray) -> float:
-    """Return the median of the voiced F0 labels, or 0 if fewer than four labels are voiced."""
+    """Return the median of the F0 values of voiced audio, or 0 if there are fewer than four."""
     voiced = f0[f0 > 0].astype(np.float32)
     return float(np.median(voiced)) if len(voiced) > 3 else 0.0

@@ -1,4 +1,4 @@
-"""Build training sequences of token ids in both published layouts from corpus rows."""
+"""Training sequences of token ids in both published layouts, built from corpus rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODES = {  # For each kind of voice, the probabilities of custom_voice, voice_de
 
 @dataclass
 class Prompt:
-    """Token ids of a training sequence, without the codes of its frames.
+    """Token ids of the prompt of a training sequence.
 
     `text` and `codec` have one id per position before the first frame, where -1 means no id. `beside` has the text ids
     that are added to the frames. `slot` is the position of the x-vector, or -1.
@@ -41,9 +41,11 @@ class Prompt:
 
 
 def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speaker: int | None) -> Prompt:
-    """Return a prompt with the instruction, the role and the codec tags, without the text.
+    """Return a prompt that has the instruction, the role and the codec tags, but no text yet.
 
     Args:
+        instruct: Token ids of the instruction, or None for a prompt without an instruction.
+        language: True if the prompt states the language, English.
         speaker: Speaker id, -1 for an x-vector, or None for a prompt without a speaker.
     """
     text: list[int] = []
@@ -59,9 +61,10 @@ def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speake
 
 
 def add_text(t: TextVocabulary, prompt: Prompt, body: list[int], streaming: bool) -> None:
-    """Append the text and the last prompt position, whose logits predict the first code.
+    """Append the text `body` and the last position to a prompt.
 
-    In the streaming layout, the last position has the first id of the text. The other ids are added to the frames.
+    The logits of the last position predict the first code. In the streaming layout, the last position has the first id
+    of the text, and the other ids are added to the frames.
     """
     if streaming:
         prompt.text.append(body[0])
@@ -73,13 +76,13 @@ def add_text(t: TextVocabulary, prompt: Prompt, body: list[int], streaming: bool
 
 
 def text_beside(t: TextVocabulary, prompt: Prompt, frames: int) -> list[int]:
-    """Return the text ids that are added to the first `frames` frames."""
+    """Return the text ids (and padding) that are added to the first `frames` frames."""
     beside = prompt.beside[:frames]
     return beside + [t.pad] * (frames - len(beside))
 
 
 class Corpus:
-    """Corpus of rows with their codes and phones, from which training sequences are drawn.
+    """Collection of encoded utterances (rows), from which training sequences are drawn.
 
     The corpus grows while stage 4 encodes new speech.
     """
@@ -97,7 +100,7 @@ class Corpus:
     def refresh(self) -> None:
         """Read the rows that were encoded since the last call.
 
-        All rows of a group are in the same file, so each group is complete.
+        All rows of a group (utterances of the same voice) are in the same file, so each group is complete.
         """
         while (path := self.spoken / f"rows_{self.files}.json").exists():
             codes, phones = (np.load(self.spoken / f"{name}_{self.files}.npy") for name in ("codes", "phones"))
@@ -141,7 +144,8 @@ class Corpus:
     def sequence(self, index: int, rng: random.Random) -> dict:
         """Return a training sequence of the row `index` with a random mode and layout.
 
-        The result has arrays over positions, and the row of the reference audio for the x-vector.
+        The result has the prompt, frames, phones and row, and the index of the row with the reference audio (None if
+        unused).
         """
         row, lm = self.rows[index], CONFIG["lm"]
         mode = rng.choices(("custom_voice", "voice_design", "base"), MODES[row["kind"]])[0]
@@ -168,7 +172,7 @@ class Corpus:
 
 
 def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Pad sequences on the right to `width`, and return a batch with noisy input codes.
+    """Pad sequences on the right to `width`, and return a batch with noise in the input codes.
 
     The target of each position is the next frame.
     """

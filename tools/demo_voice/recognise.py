@@ -88,7 +88,10 @@ def words(text: str) -> list[str]:
 
 
 def errors(truth: str, heard: str) -> tuple[int, int]:
-    """Return the word edit distance of a transcript, and the number of words of the true text."""
+    """Return the number of wrong words in a transcript, and the number of words in the text.
+
+    The number of wrong words is the word edit distance.
+    """
     a, b = words(truth), words(heard)
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
@@ -101,7 +104,8 @@ def errors(truth: str, heard: str) -> tuple[int, int]:
 def scores(truths: list[str], heard: list[Heard]) -> dict[str, float]:
     """Return the word error rate, its standard error and the mean DNSMOS score.
 
-    The rate is the total number of errors divided by the total number of words. The standard error is that of a ratio.
+    The rate is the total number of errors divided by the total number of words. Its standard error is that of a ratio
+    estimator.
     """
     wrong, count = np.array([errors(truth, one.text) for truth, one in zip(truths, heard, strict=True)]).T
     rate = wrong.sum() / count.sum()

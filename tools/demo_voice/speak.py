@@ -1,4 +1,4 @@
-"""Stage 1: generate speech with Kokoro in groups of eight utterances with the same voice.
+"""Stage 1: speech generation with Kokoro, in groups of eight utterances of one voice.
 
 Run: python speak.py --hours 60
 
@@ -32,7 +32,7 @@ SILENT_ID_COUNT = 17  # The first ids of the phoneme vocabulary are punctuation,
 
 @dataclass(frozen=True)
 class Mixture:
-    """Mixture of Kokoro's styles, with factors for the pace, F0 and the formants.
+    """Voice as a mixture of Kokoro's styles, with factors for the pace, F0 and the formants.
 
     A random offset with the seed `offset` and the scale `spread` is added to the style vector, because mixtures without
     an offset span only 29 of its 256 dimensions.
@@ -53,7 +53,10 @@ SPEAKERS = {name: Mixture(**values, kind="named", speaker=name) for name, values
 
 
 def draw_mixture(rng: random.Random) -> Mixture:
-    """Draw a mixture of one or two styles of a gender, usually with a random offset."""
+    """Draw a random mixture of one or two of Kokoro's styles, usually with a random offset.
+
+    Both styles have the same gender.
+    """
     gender = rng.choice(("female", "male"))
     first, second = rng.sample(STYLES[gender], 2)
     share = rng.choice((1.0, rng.uniform(0.3, 0.7), rng.uniform(0.3, 0.7)))
@@ -67,7 +70,7 @@ def draw_mixture(rng: random.Random) -> Mixture:
 
 
 def styled(voice: Mixture, rng: random.Random) -> Mixture:
-    """Return a named voice with a random change of its pace, pitch or both."""
+    """Return a named voice with a random change of its pace, its pitch or both."""
     speed = rng.choice((rng.uniform(0.74, 0.82), 1.0, rng.uniform(1.18, 1.3)))
     pitch = rng.choice((rng.uniform(0.78, 0.87), 1.0, rng.uniform(1.14, 1.28)))
     if speed == pitch == 1.0:
@@ -76,7 +79,7 @@ def styled(voice: Mixture, rng: random.Random) -> Mixture:
 
 
 def draw_voice(rng: random.Random) -> Mixture:
-    """Draw a voice, with the probabilities in config.toml for each kind of voice."""
+    """Draw a random voice, whose kind has the probability that config.toml specifies."""
     share = CONFIG["synthesis"]["share"]
     kind = rng.choices(list(share), list(share.values()))[0]
     if kind == "mixed":
@@ -97,7 +100,7 @@ def resampled(audio: np.ndarray, factor: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Utterance:
-    """Generated speech of a line, with the labels of Kokoro.
+    """Generated speech of a line, with the durations and F0 that Kokoro predicted.
 
     Shapes: audio [600 T]; token ids and durations [N]; F0 in Hz [2 T].
     """
@@ -140,19 +143,19 @@ class Teacher:
         self.mean, self.deviation = typical.mean(0), typical.std(0)
 
     def style(self, voice: Mixture, tokens: int = TYPICAL_TOKENS) -> np.ndarray:
-        """Return the style vector [256] of an utterance of `tokens` ids."""
+        """Return the style vector [256] for an utterance of `tokens` phoneme ids."""
         mixed = sum(weight * self.styles[name][min(tokens, 509)] for name, weight in voice.styles.items())
         noise = np.random.default_rng(voice.offset).standard_normal(STYLE_SIZE, np.float32)
         return mixed + voice.spread * self.deviation * noise
 
     def identity(self, voice: Mixture) -> str:
-        """Return the standardized style vector of a voice in the format of `store.unpack_style`."""
+        """Return the standardized style vector of a voice, encoded by `store.pack_style`."""
         return pack_style((self.style(voice) - self.mean) / self.deviation)
 
     def synthesize(self, lines: list[np.ndarray], voices: list[Mixture]) -> list[Utterance]:
-        """Return the speech of lines of phoneme ids, before `finish` shifts the formants.
+        """Return the speech of text lines, before `finish` shifts the formants.
 
-        The pace and F0 are chosen so that they are correct after the shift.
+        Each line is an array of phoneme ids. The pace and F0 are chosen so that they are correct after the shift.
         """
         ids = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(line) for line in lines], batch_first=True)
         count = torch.tensor([len(line) for line in lines])
@@ -167,7 +170,7 @@ class Teacher:
 def write_shard(
     stem: Path, texts: list[str], said: list[Utterance], voices: list[Mixture], identities: list[str], number: int
 ) -> int:
-    """Write utterances to the files of one shard, and return the number of samples."""
+    """Write utterances and labels to the files of a shard, and return the number of samples."""
     audible = [i for i, one in enumerate(said) if np.abs(one.audio).max() > 0.01]  # Not silent, and no overflow (NaN).
     with ThreadPoolExecutor(4) as pool:
         parts = list(pool.map(lambda i: finish(said[i], voices[i].formant), audible))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 def parser_of(description: str | None, out: Path, rate: float) -> argparse.ArgumentParser:
-    """Return a parser of the options of both training stages."""
+    """Return a command-line parser with the options that both training stages share."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--out", type=Path, default=out)
     parser.add_argument("--rate", type=float, default=rate, help="peak learning rate")
@@ -29,7 +29,10 @@ def training_device() -> torch.device:
 
 
 class Course:
-    """Steps of a stage, with a learning rate that decays after a share `flat` of the time."""
+    """Steps and learning rate of a training stage.
+
+    The learning rate is constant for the share `flat` of the training time, and then decays.
+    """
 
     def __init__(self, args: argparse.Namespace, lowest: float, flat: float = 0.0) -> None:
         self.peak, self.lowest, self.flat = args.rate, lowest, flat
@@ -38,7 +41,7 @@ class Course:
         self.step = 0  # Number of steps so far.
 
     def rates(self, until: float = 1.0) -> Iterator[float]:
-        """Yield the learning rate of each step until a share of the time has passed."""
+        """Yield the learning rate of each step until the share `until` of the time has passed."""
         while (share := (time.time() - self.start) / self.seconds) < until:
             fall = min(1.0, max(0.0, (share - self.flat) / (1 - self.flat)))
             decay = self.lowest + (1 - self.lowest) * 0.5 * (1 + math.cos(math.pi * fall))
@@ -46,7 +49,7 @@ class Course:
             yield self.peak * min(1.0, self.step / 300) * decay
 
     def report(self, names: Iterable[str], values: Tensor, extra: str) -> None:
-        """Print the logged losses, and stop if the first loss is not finite."""
+        """Print the logged losses, and exit if the first loss is not finite."""
         figures, gone = zip(names, values.tolist(), strict=True), time.time() - self.start
         losses = " ".join(f"{name} {value:.3f}" for name, value in figures)
         print(f"{gone:6.1f}s step {self.step} {self.step / gone:.1f}/s {losses} {extra}", flush=True)
@@ -55,7 +58,10 @@ class Course:
 
 
 def adamw(weights: Iterable[nn.Parameter], rate: Tensor, betas: tuple[float, float], decay: float) -> torch.optim.AdamW:
-    """Return an optimizer, whose learning rate is the tensor `rate` on CUDA for graphs."""
+    """Return an AdamW optimizer.
+
+    On CUDA, its learning rate is the tensor `rate`, so that captured graphs use the current value.
+    """
     cuda = rate.is_cuda
     return torch.optim.AdamW(weights, lr=rate if cuda else 1e-4, betas=betas, weight_decay=decay, capturable=cuda,
                              fused=cuda)  # fmt: skip

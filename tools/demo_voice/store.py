@@ -1,4 +1,4 @@
-"""Training audio with its labels in device tensors, and its codes in files."""
+"""Storage of training audio with labels in device tensors, and of its codes in files."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def pack_style(style: np.ndarray) -> str:
 
 
 def unpack_style(text: str) -> np.ndarray:
-    """Return the style vector [256] from a result of `pack_style`."""
+    """Decode a style vector [256] that `pack_style` has encoded."""
     return np.frombuffer(b64decode(text), np.int8) / STYLE_SCALE
 
 
 class Store:
-    """Device tensors with the int16 audio and the labels of all shards that were read.
+    """Audio (int16) and labels of all shards that were read, in tensors on the device.
 
     `steps` is the number of labels that were read. It is a device tensor, so that captured graphs use shards that are
     added while training runs.
@@ -48,7 +48,7 @@ class Store:
         self._seen: set[str] = set()
 
     def take(self, limit: int = 1_000_000) -> int:
-        """Read up to `limit` new shards, and return their number."""
+        """Read up to `limit` new shards of audio and labels, and return the number of shards."""
         fresh = sorted(p for p in self.folder.glob("*.json") if p.name not in self._seen)[:limit]
         for path in fresh:
             self._seen.add(path.name)
@@ -64,7 +64,7 @@ class Store:
         return len(fresh)
 
     def crops(self, batch: int, frames: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return random crops: audio [B, 1920 F], phones [B, 4 F], F0 [B, 4 F].
+        """Return random crops of F codec frames: audio [B, 1920 F], phones [B, 4 F], F0 [B, 4 F].
 
         A CUDA graph can capture this function.
         """
@@ -76,7 +76,10 @@ class Store:
 
     @torch.no_grad()
     def encode(self, codec: torch.nn.Module, rows: list[dict]) -> np.ndarray:
-        """Return the codes [frames, K] of consecutive utterances."""
+        """Return the codes [frames, K] of the utterances in `rows`.
+
+        The rows must be consecutive in the store.
+        """
         samples = 24000 * (480 if self.device.type == "cuda" else 20)  # Number of samples per batch.
         base, end = rows[0]["start"] // FRAME_SAMPLES, (rows[-1]["start"] + rows[-1]["length"]) // FRAME_SAMPLES
         codes = np.zeros((end - base, CONFIG["codec"]["codebooks"]), np.int16)
@@ -94,7 +97,7 @@ class Store:
 
 
 class Spoken:
-    """Encoded training data of stage 4, which grows while new shards arrive.
+    """Encoded training data for stage 4, which grows while new shards of speech arrive.
 
     Each call of `take` writes new files of codes, phones and rows, which `prompts.Corpus` reads in other processes.
     """
@@ -106,7 +109,7 @@ class Spoken:
         self.times = self.rows = 0
 
     def take(self, shards: int = 1_000_000) -> None:
-        """Read up to `shards` new shards, and write their codes, phones and rows to files."""
+        """Read and encode up to `shards` new shards, and write their data to files."""
         self.store.take(shards)
         fresh = self.store.rows[self.rows :]
         if not fresh:

@@ -14,7 +14,7 @@ NUMBERS = {"n12": (1, 12), "n31": (1, 31), "n99": (2, 99), "year": (1850, 2040)}
 
 
 def wordnet(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the definitions and the example sentences in WordNet's data files."""
+    """Return the definitions and the example sentences from WordNet's data files in `folder`."""
     glosses, examples = [], []
     for part in ("noun", "verb", "adj", "adv"):
         for line in (folder / f"data.{part}").read_text(encoding="latin-1").splitlines():
@@ -28,7 +28,7 @@ def wordnet(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def sentence(text: str, rng: random.Random) -> str:
-    """Return a fragment, usually with a capital first letter and a full stop at the end."""
+    """Return a text, usually with a capital first letter and a final punctuation mark."""
     if rng.random() < 0.75:
         text = text[0].upper() + text[1:]
     if text[-1].isalnum() and rng.random() < 0.75:
@@ -37,7 +37,7 @@ def sentence(text: str, rng: random.Random) -> str:
 
 
 def fill(template: str, words: list[str], rng: random.Random) -> str:
-    """Fill a template with random names, numbers and words."""
+    """Fill the placeholders of a sentence template with random names, numbers and words."""
 
     def value(match: re.Match[str]) -> str:
         slot = match.group(1).lower()
@@ -56,7 +56,13 @@ def is_sentence(text: str) -> bool:
 
 
 def corpus(debs: Path, seed: int, max_chars: int, held_out: int) -> tuple[list[str], list[str]]:
-    """Return the training lines and the held-out sentences, both in random order."""
+    """Return the lines of training text and the held-out sentences.
+
+    Args:
+        debs: Folder of the unpacked Debian packages with WordNet and the word list.
+        max_chars: Maximum number of characters of a WordNet sentence or a paragraph.
+        held_out: Number of held-out sentences.
+    """
     rng = random.Random(seed)
     glosses, examples = wordnet(debs / "usr/share/wordnet")
     lines = (debs / "usr/share/dict/american-english").read_text().split()

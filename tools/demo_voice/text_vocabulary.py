@@ -41,7 +41,7 @@ def _scheme(model: models.BPE) -> Tokenizer:
 
 @dataclass
 class TextVocabulary:
-    """Text vocabulary and its token ids.
+    """Text vocabulary of a byte-level BPE, with its token ids.
 
     The ids are, in this order: the 256 bytes, a piece for each merge, and the special tokens.
     """
@@ -63,7 +63,7 @@ class TextVocabulary:
         return -(-(len(self.pieces) + len(SPECIALS)) // 16) * 16
 
     def tokenizer(self, dropout: float | None = None) -> Tokenizer:
-        """Return the tokenizer.
+        """Return the tokenizer of this vocabulary.
 
         With `dropout`, each call skips random merges with this probability. The model then learns that a piece and its
         letters have the same meaning.
@@ -84,13 +84,16 @@ class TextVocabulary:
 
     @classmethod
     def read(cls, path: Path) -> TextVocabulary:
-        """Return the vocabulary of a merges.txt."""
+        """Return the vocabulary that has the BPE merges in the file `path`."""
         lines = path.read_text().split("\n")
         return cls(tuple((a, b) for a, b in (line.split(" ") for line in lines if line and line != HEADER)))
 
     @classmethod
     def learn(cls, lines: Iterable[str], pieces: int) -> TextVocabulary:
-        """Learn `pieces` merges from lines, and append the merges for the words of the template."""
+        """Learn BPE merges from lines, and append the merges for the words of the chat template.
+
+        `pieces` is the maximum number of learned pieces, including the 256 bytes.
+        """
         tok = _scheme(models.BPE())
         trainer = trainers.BpeTrainer(vocab_size=pieces, initial_alphabet=byte_letters(), show_progress=False)
         tok.train_from_iterator(lines, trainer)

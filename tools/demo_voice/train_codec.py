@@ -1,4 +1,4 @@
-"""Stage 2: train the speech tokenizer on random crops, with CUDA graphs.
+"""Stage 2: training of the speech tokenizer on random crops, with CUDA graphs.
 
 Run: python train_codec.py --until work/codec_end
 
@@ -51,7 +51,7 @@ class Trainer:
     def judge(self, made: Tensor, audio: Tensor, frames: int) -> tuple[Tensor, Tensor]:
         """Train the discriminators, and return the adversarial and feature-matching losses.
 
-        Only a part of each crop is used, because the discriminators are expensive.
+        Only a random section of each crop is used, because the discriminators are expensive.
         """
         length = FRAME_SAMPLES * min(frames, CONFIG["gan"]["frames"])
         start = (torch.rand(len(made), 1, device=self.device) * (audio.shape[1] - length + 1)).long()
@@ -110,7 +110,7 @@ class Trainer:
 
     @torch.no_grad()
     def start_books(self, frames: int, batch: int) -> None:
-        """Initialize the codebooks by k-means on latents of new crops, and enable quantization."""
+        """Initialize the codebooks by k-means on encoded crops, and enable quantization."""
         rounds = max(4, 12000 // (frames * batch)) if self.device.type == "cuda" else 4
         crops = (self.store.crops(batch, frames)[0] for _ in range(rounds))
         q = self.codec.quantizer

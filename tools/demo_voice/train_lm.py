@@ -1,9 +1,9 @@
-"""Stage 4: train the talker, the code predictor and the speaker encoder on the codes.
+"""Stage 4: training of the talker, code predictor and speaker encoder on speech codes.
 
 Run: python train_lm.py --until work/end
 
-Training starts with the first shards of speech, and later shards are added when they exist. The tokenizer skips random
-merges each time. In config.toml, `streaming` is the fraction of sequences in the streaming layout.
+Training starts with the first shards of speech, and later shards are added when they exist. The tokenizer skips
+different random merges each time. In config.toml, `streaming` is the fraction of sequences in the streaming layout.
 
 The speaker encoder is trained with the talker's loss: the speaker slot of the prompt has the x-vector of another
 utterance of the same voice. Auxiliary heads predict F0, the factor of the formants and Kokoro's style from the
@@ -42,7 +42,7 @@ LOGGED = ("code0", "rest", "phone", "trait", "identity", *(f"c{k}" for k in rang
 
 
 class Batches(IterableDataset):
-    """Infinite iterable of training batches.
+    """Infinite iterable of training batches for the language model.
 
     All batches of the same width have the same shape, so that graphs can be captured. A batch has sequences of similar
     length, so that little padding is needed.
@@ -95,7 +95,7 @@ class Trainer:
     def references(self, spans: Tensor) -> Tensor:
         """Return the x-vectors of random crops of the reference audio.
 
-        `spans` has the start and length of each audio. Audio that is too short is repeated.
+        `spans` has the start and length of each reference. References that are too short are repeated.
         """
         rows = (len(spans), 1)
         crop = ((1.5 + 2.5 * torch.rand(rows, device=self.device)) * 24000).long()
@@ -165,7 +165,7 @@ class Trainer:
 
 
 def listen(args: argparse.Namespace, device: torch.device) -> Spoken:
-    """Wait for a codec and `--min-hours` of speech, and return the speech encoded so far."""
+    """Wait for a codec and for `--min-hours` of speech, and return the encoded training data."""
     store = Store(args.shards, device, args.hours)
     while not args.codec.exists():
         store.take(8)

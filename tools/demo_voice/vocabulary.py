@@ -25,12 +25,19 @@ WORDS, TRAITS = PHRASES["words"], PHRASES["traits"]
 
 
 def word_of(property_name: str, value: float) -> str:
-    """Return the name of the range that contains `value`, or "" between two ranges."""
+    """Return the word for a value of a property, such as "low", or "" if no range contains it.
+
+    Args:
+        property_name: Key of `RANGES`, for example "stretch" (relative duration).
+    """
     return next((word for word, (low, high) in RANGES[property_name].items() if low < value < high), "")
 
 
 def brightness(formant: float, rng: random.Random) -> list[str]:
-    """Return a list with an adjective for shifted formants, or an empty list."""
+    """Return a list with one adjective for the brightness of the voice, or an empty list.
+
+    The list is empty if the formants are almost unchanged, and otherwise with a probability of 30 %.
+    """
     if 0.97 <= formant <= 1.03 or rng.random() < 0.3:
         return []
     return [rng.choice(TRAITS["bright" if formant > 1 else "dark"])]
@@ -49,7 +56,7 @@ def age(gender: str, f0: float, formant: float, stretch: float, rng: random.Rand
 
 
 def design(gender: str, f0: float, stretch: float, formant: float, rng: random.Random) -> str:
-    """Return a typical description of a voice that is true of the audio's properties."""
+    """Return a random description of a voice, which fits the properties of the audio."""
     pitch, speed = word_of(gender, f0), word_of("stretch", stretch)
     pitch = "" if pitch == "medium" and rng.random() < 0.5 else pitch
     speed = "" if speed == "normal" and rng.random() < 0.5 else speed
@@ -73,9 +80,9 @@ def design(gender: str, f0: float, stretch: float, formant: float, rng: random.R
 
 
 def portrait(gender: str, f0: float, stretch: float, formant: float, rng: random.Random) -> str:
-    """Return a longer description of a speaker.
+    """Return a longer random description of a speaker.
 
-    Only gender, pitch, formants and pace are true of the audio, and other details are invented.
+    Gender, pitch, formants and pace fit the audio. Other details are invented.
     """
     female = gender == "female"
     his, he = ("her", "She") if female else ("his", "He")
@@ -102,10 +109,7 @@ def portrait(gender: str, f0: float, stretch: float, formant: float, rng: random
 
 
 def mood(ratio: float, stretch: float, rng: random.Random) -> str:
-    """Return an instruction with a mood, a pace and a pitch.
-
-    Only the pace and the pitch are true of the audio, and the mood is random.
-    """
+    """Return an instruction with a random mood, and with the pace and the pitch of the audio."""
     pace = rng.choice(PHRASES["tempos"].get(word_of("stretch", stretch), ("",)))
     pitch = rng.choice(PHRASES["pitches"].get(word_of("ratio", ratio), ("",)))
     extras = [pace, pitch, rng.choice(TRAITS["manners"]) if rng.random() < 0.4 else ""]
@@ -113,7 +117,7 @@ def mood(ratio: float, stretch: float, rng: random.Random) -> str:
 
 
 def style(ratio: float, stretch: float, rng: random.Random) -> str:
-    """Return an instruction with the pitch and pace of a named speaker's audio.
+    """Return an instruction that describes the pitch and pace of a named speaker's audio.
 
     `ratio` is the pitch of the audio divided by the speaker's median pitch.
     """
