@@ -61,6 +61,16 @@ def test_line_without_a_take_has_its_estimated_duration(node: Node) -> None:
     assert laid_out(node, [{"text": text}], **{text: {"samples": 5}})[0][1] == 5
 
 
+def test_estimated_duration_follows_the_pace_of_the_complete_lines(node: Node) -> None:
+    texts = [f"Sentence {number} has some length, and it takes a few seconds." for number in range(9)]
+    expected = [round(node.call("common/text", "expectedSeconds", text) * RATE) for text in texts]
+    fast = {text: {"samples": round(0.8 * usual)} for text, usual in zip(texts[:7], expected, strict=False)}
+    lines = [{"text": text} for text in texts]
+    clips = laid_out(node, lines, **fast, **{texts[7]: {"samples": 30 * expected[7]}})
+    start, end, _ = clips[-1]
+    assert end - start == pytest.approx(0.8 * expected[-1], rel=0.05)
+
+
 @pytest.mark.parametrize("text", ["", "…"])
 def test_empty_script_has_no_clips(node: Node, text: str) -> None:
     assert laid_out(node, [{"text": text}]) == []

@@ -6,7 +6,7 @@
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
-import { expectedSeconds } from '../common/text.js';
+import { expectedSeconds, untagged } from '../common/text.js';
 import { BIN, Peaks } from '../player/waveform.js';
 
 export const LEVEL_SAMPLES = SAMPLE_RATE / 20; // Number of samples per character.
@@ -66,7 +66,7 @@ export function samplesOf(seconds) {
 /**
  * Return a clip with position and length for each line that has text or pauses.
  *
- * The length of a segment without audio is estimated from its text.
+ * The length of a segment without audio is estimated from its text and from the pace of the voice in the other segments.
  *
  * @param {import('./document.js').Script} script @param {import('./making.js').Maker} maker
  * @returns {Clip[]}
@@ -74,6 +74,7 @@ export function samplesOf(seconds) {
 export function clipsOf(script, maker) {
   /** @type {Clip[]} */
   const clips = [];
+  const paceOf = measurePaces(script, maker);
   let end = 0;
   for (const line of script.lines) {
     const plan = maker.segmentsOf(line);
@@ -83,7 +84,7 @@ export function clipsOf(script, maker) {
     end = start;
     const parts = plan.map((part) => {
       const sound = maker.takeOf(part);
-      const placed = { ...part, sound, start: end, length: lengthOf(part, sound) };
+      const placed = { ...part, sound, start: end, length: lengthOf(part, sound, paceOf(part)) };
       end += placed.length;
       return placed;
     });
@@ -92,20 +93,66 @@ export function clipsOf(script, maker) {
   return clips;
 }
 
-/** Expected number of samples of segments without audio. @type {WeakMap<import('./making.js').Segment, number>} */
-const expected = new WeakMap();
+// Pace of a voice relative to the expected pace. Until there is more audio than `EXPECTED_SAMPLES`, it is close to 1.
+const EXPECTED_SAMPLES = 3 * SAMPLE_RATE;
+const MIN_PACE = 0.5; // Outside this range of paces, the text was probably not spoken correctly.
+const MAX_PACE = 2;
+
+/**
+ * Return a function that returns the pace of a segment's voice.
+ *
+ * The pace is measured in the complete takes of the script.
+ *
+ * @param {import('./document.js').Script} script @param {import('./making.js').Maker} maker
+ * @returns {(segment: import('./making.js').Segment) => number}
+ */
+function measurePaces(script, maker) {
+  /** @type {Map<string, {made: number, expected: number}>} */
+  const sums = new Map();
+  for (const segment of script.lines.flatMap((line) => maker.segmentsOf(line))) {
+    const take = maker.takeOf(segment);
+    if (!take || isReceiving(take)) continue;
+    const usual = expectedSamples(segment);
+    if (take.samples < MIN_PACE * usual || take.samples > MAX_PACE * usual) continue;
+    const { made, expected } = sums.get(voiceOf(segment)) ?? { made: EXPECTED_SAMPLES, expected: EXPECTED_SAMPLES };
+    sums.set(voiceOf(segment), { made: made + take.samples, expected: expected + usual });
+  }
+  return (segment) => {
+    const sum = sums.get(voiceOf(segment));
+    return sum ? sum.made / sum.expected : 1;
+  };
+}
+
+/** @param {import('./making.js').Segment} segment */
+function voiceOf({ mode, config }) {
+  return `${mode} ${config?.voice}`;
+}
+
+/** @param {SegmentTake} take */
+function isReceiving(take) {
+  return 'isReceiving' in take && take.isReceiving;
+}
+
+/** Expected number of samples of segments. @type {WeakMap<import('./making.js').Segment, number>} */
+const known = new WeakMap();
+
+/** Return the expected number of samples of a segment. @param {import('./making.js').Segment} segment */
+function expectedSamples(segment) {
+  const { text = '', config } = segment;
+  const samples = known.get(segment) ?? samplesOf(expectedSeconds(config?.tags ? untagged(text) : text));
+  known.set(segment, samples);
+  return samples;
+}
 
 /**
  * Return the length of a segment in samples, which is estimated without audio.
  *
  * @param {import('./making.js').Segment} segment
  * @param {SegmentTake|null} take
+ * @param {number} pace
  */
-function lengthOf(segment, take) {
-  const { silence, text = '' } = segment;
-  if (silence) return samplesOf(silence);
-  if (take && !('isReceiving' in take && take.isReceiving)) return take.samples;
-  const samples = expected.get(segment) ?? samplesOf(expectedSeconds(text));
-  expected.set(segment, samples);
-  return Math.max(samples, take?.samples ?? 0);
+function lengthOf(segment, take, pace) {
+  if (segment.silence) return samplesOf(segment.silence);
+  if (take && !isReceiving(take)) return take.samples;
+  return Math.max(Math.round(pace * expectedSamples(segment)), take?.samples ?? 0);
 }
