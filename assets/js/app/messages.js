@@ -14,7 +14,7 @@ const STAY_MS = 8000;
 const MAX_TOASTS = 2; // Maximum number of toasts that are shown at once.
 
 /**
- * @typedef {{action?: string, onAction?: () => void, also?: {action: string, onAction: () => void}, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} ToastOptions
+ * @typedef {{action?: string, onAction?: () => void, also?: {action: string, onAction: () => void}, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string, values?: Record<string, string>}}} ToastOptions
  *   also: a second action; isOfPage: the toast stays when another room is shown; dismiss: the toast stays until the user closes it with a button of this name;
  *   keys: message keys of the texts. If the page's language changes, the toast is translated with these keys.
  */
@@ -45,7 +45,7 @@ export class Toasts {
     const toast = document.createElement('p');
     toast.className = dismiss ? 'vw-toast vw-stays' : 'vw-toast';
     const words = createElement('span', { textContent: sentence });
-    if (keys) words.dataset.i18n = keys.sentence;
+    if (keys) Object.assign(words.dataset, keys.values, { i18n: keys.sentence });
     toast.append(words);
     const leave = () => toast.remove();
     if (action) {

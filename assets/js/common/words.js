@@ -58,12 +58,18 @@ export class Words {
     });
   }
 
-  /** Set the texts of all elements that have an attribute with a message key. @param {ParentNode} root */
+  /**
+   * Set the texts of all elements that have an attribute with a message key.
+   *
+   * The data attributes of an element replace the placeholders of its texts.
+   *
+   * @param {ParentNode} root
+   */
   apply(root) {
     for (const element of getElements(root, SELECTOR)) {
       for (const [name, property] of Object.entries(PLACES)) {
         const key = element.dataset[name];
-        if (key !== undefined) Object.assign(element, { [property]: this.t(key) });
+        if (key !== undefined) Object.assign(element, { [property]: this.t(key, element.dataset) });
       }
     }
   }

@@ -199,7 +199,7 @@ export class InterruptedRequests {
     this.requests = [];
     if (requests.length === 0) return;
     const [{ asked, place: start }] = requests;
-    if (asked.room === 'script') return this.propose(() => studio.go('script', start), 'shell.continue');
+    if (asked.room === 'script') return this.propose(() => studio.go('script', start), start);
     const records = await this.recordsOf(requests);
     const found = requests.map((one) => ({ ...one, record: records.find((record) => isSameRequest(record, one)) }));
     for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toast(errorOf(error).message));
@@ -213,12 +213,13 @@ export class InterruptedRequests {
    *
    * The toast disappears when another take is requested.
    *
-   * @param {() => void} onAction @param {string} [action] message key of the button
+   * @param {() => void} onAction @param {Record<string, string>} [reading] name of a script and number of a line, where the script continues
    */
-  propose(onAction, action = 'shell.speak_again') {
+  propose(onAction, reading) {
     const { studio } = this;
-    const keys = { sentence: 'shell.cut_off', action, dismiss: 'shell.cut_off_leave' };
-    this.removeOffer = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
+    const [sentence, action] = reading ? ['shell.cut_off_reading', 'shell.continue'] : ['shell.cut_off', 'shell.speak_again'];
+    const keys = { sentence, action, dismiss: 'shell.cut_off_leave', values: reading };
+    this.removeOffer = studio.toast(studio.t(sentence, reading), { action: studio.t(action), onAction, dismiss: studio.t(keys.dismiss), keys });
   }
 
   /**

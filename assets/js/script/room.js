@@ -14,7 +14,7 @@ import { MAX_LINES, markChapters, newLine, Script } from './document.js';
 import { ExportForm } from './export.js';
 import { FullAudio } from './full_audio.js';
 import { ACCEPTED } from './importing.js';
-import { readParts, titleFromText } from './line_text.js';
+import { nameOfScript, readParts, titleFromText } from './line_text.js';
 import { LinesView } from './lines_view.js';
 import { Maker, Regeneration } from './making.js';
 import { readText } from './reading.js';
@@ -340,10 +340,12 @@ export class ScriptRoom {
 
   // --- Playback
 
-  /** Ids of the script and the line that is playing, or null. */
+  /** Script and line that are playing, with their name and number, or null. */
   get reading() {
     const { playingId: line } = this.fullAudio;
-    return line && { script: this.script.id, line };
+    if (!line) return null;
+    const name = nameOfScript(this.script) || this.studio.t('script.untitled');
+    return { script: this.script.id, line, name, n: String(this.script.indexOf(line) + 1) };
   }
 
   /** Play the script from the line that has the focus, or else from the first line. */
