@@ -40,7 +40,7 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
 
     Raises:
         SpeechError: The request, the reference or the checkpoint is invalid, generation failed, or an output could not
-        be written.
+            be written.
     """
     _check_output("--out", arguments.out)
     _check_output("--codes-out", arguments.codes_out)

@@ -49,7 +49,7 @@ def cluster(
 
     Raises:
         InvalidSetting: Ray or HAProxy is not installed, a pool is invalid, there are too few accelerators, or the
-        cluster does not start.
+            cluster does not start.
     """
     # Ray stores the token of a local cluster in the user's folder. The token of another cluster must be in the
     # environment.

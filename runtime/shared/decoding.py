@@ -51,6 +51,7 @@ def decode(data: bytes, *, limit_s: float) -> DecodedAudio:
     Raises:
         BadReferenceAudio: The data is not an audio file, or the format is not supported.
         ReferenceTooLong: The audio is longer than the limit.
+
     Thread: worker thread.
     """
     if is_plain_wav(data):
@@ -75,6 +76,7 @@ def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEO
 
     Args:
         pieces: Pieces of the input, written to stdin in this order.
+
     Thread: worker thread.
     """
     with subprocess.Popen(  # noqa: S603  constant command

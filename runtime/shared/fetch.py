@@ -127,6 +127,7 @@ class Fetcher:
         Raises:
             AddressRefused: The address is refused, timed out, or responded with a status other than 200.
             MessageTooLarge: The response has more than `max_bytes` bytes.
+
         Thread: worker thread. The call takes up to `FETCH_TIMEOUT_S`.
         """
         target = web_address_of(address, self._where)

@@ -45,7 +45,7 @@ def checked_name(name: str) -> str:
 
     Raises:
         InvalidConfig: The name is empty or too long, has invisible characters, looks like an id, or starts with
-        "voice:".
+            "voice:".
     """
     name = _seen(name, MAX_NAME_CHARS, "name", "it")
     if is_id(name.lower()):

@@ -99,6 +99,7 @@ def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limi
     Raises:
         BadReferenceAudio: The recording is too short after trimming.
         TranscriptMismatch: The transcript cannot belong to the recording.
+
     Thread: worker thread. A minute of audio takes 0.6 s.
     """
     examination = examine(samples, transcript)

@@ -52,7 +52,7 @@ def library_folder(voices: str, data: str = "") -> Path:
     Args:
         voices: Setting for the folder of voices, or "" for the default folder.
         data: Setting for the data folder, which contains the default folder. If it is "", the user's data folder is
-        used.
+            used.
     """
     return Path(voices) if voices else Path(data or user_data_dir("voicewright")) / "voices"
 

@@ -72,6 +72,7 @@ def read_other_file(data: bytes, limits: Limits) -> Profile | DemoVoice:
     Raises:
         VoiceFileInvalid: The file is damaged or belongs to an unknown program.
         BadReferenceAudio: A recording in the file cannot be used.
+
     Thread: worker thread. A file of the demo takes seconds because torch is started.
     """
     try:

@@ -33,6 +33,7 @@ def find_speech(samples: NDArray[np.float32]) -> Activity:
     A minute of audio takes about 0.3 s of CPU time.
 
     Shapes: samples [N] float32, mono, 24 kHz.
+
     Thread: worker thread.
     """
     resampled = resample(DecodedAudio(samples, SAMPLE_RATE), RATE_HZ).samples

@@ -60,8 +60,7 @@ class OutputFormat:
         Args:
             speed: Factor for the speed of the audio, where 1 is the original speed.
             whole: True to encode one complete file with the exact length in its header. Then only `finish` returns
-            bytes. Raw
-                PCM formats ignore this argument.
+                bytes. Raw PCM formats ignore this argument.
         """
         if self.codec not in _RAW:
             bit_rate = None if self.kbps is None else self.kbps * 1000

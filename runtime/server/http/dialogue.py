@@ -42,7 +42,7 @@ class DialogueStream:
 
     Raises:
         SpeechError: See `SpeechStream`. If the engine is busy, a later turn is submitted again for up to `queue_s`
-        seconds.
+            seconds.
     """
 
     def __init__(

@@ -184,8 +184,7 @@ def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is
     Args:
         fields: Decoded body.
         is_read_as_it_comes: True if the client plays the response while it arrives. If the body then has neither
-        `stream` nor
-            `stream_format`, the audio is streamed.
+            `stream` nor `stream_format`, the audio is streamed.
         is_in_batch: True for an item of a batch.
 
     Raises:

@@ -27,6 +27,7 @@ def voice_reference(library: VoiceLibrary, stored: str) -> Reference:
 
     Args:
         stored: Id of a stored voice, or a resolved blend.
+
     Thread: a worker.
 
     Raises:

@@ -74,6 +74,7 @@ def voice_of(form: VoiceForm, limits: Limits) -> Voice:
 
     Raises:
         BadRequest: A field of the form is invalid.
+
     Thread: a worker. A minute of audio takes one or two seconds.
     """
     consent = _consent(form)
@@ -89,6 +90,7 @@ def examined(form: VoiceForm, limits: Limits) -> Examination:
 
     Raises:
         BadRequest: The file is not a recording, or cannot be stored.
+
     Thread: a worker. A minute of audio takes one or two seconds.
     """
     if form.recording is None:

@@ -218,6 +218,7 @@ def wav_of(library: VoiceLibrary, voice_id: str) -> bytes:
 
     Raises:
         NoRecording: The voice has a prompt but no reference audio.
+
     Thread: a worker.
     """
     samples = library.reference(voice_id).samples
@@ -237,6 +238,7 @@ def profile_of(library: VoiceLibrary, card: VoiceCard) -> bytes:
 
     Raises:
         NoRecording: The voice has only a prompt.
+
     Thread: a worker.
     """
     profile = {"name": card.name, "description": card.description, "language": code_of(card.language) or "en"}
