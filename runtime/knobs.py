@@ -46,7 +46,9 @@ def knob(
 
 
 def override(group: Group, **values: Any) -> Group:
-    """Return a copy of the group with the given values, ignoring values that are None.
+    """Return a copy of a group of settings with some values replaced.
+
+    Values that are None are ignored.
 
     Raises:
         InvalidSetting: A value is out of its range.
@@ -78,7 +80,7 @@ def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "",
 
 
 def group_as_env(group: DataclassInstance, prefix: str = "") -> dict[str, str]:
-    """Return all settings of the group as environment variables that `group_from_env` reads."""
+    """Return the settings of a group as environment variables that `group_from_env` can read."""
     return {
         prefix + knob_.metadata["env"]: _word(getattr(group, knob_.name), type(knob_.default))
         for knob_ in fields(group)

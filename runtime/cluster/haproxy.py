@@ -446,7 +446,7 @@ def is_running(pid: int, folder: Path) -> bool:
 
 
 def without_view(text: str) -> list[str]:
-    """Return the lines of a HAProxy configuration without the line of the view's port.
+    """Return a HAProxy configuration without the line that has the port of `ClusterView`.
 
     This port differs between ingresses, so it must not affect a comparison of configurations.
     """

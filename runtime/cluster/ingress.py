@@ -234,11 +234,11 @@ class Ingress:
 def server_commands(
     server: str, before: tuple[object, ...] | None, now: tuple[object, ...], *, check_port: int | None = None
 ) -> list[str]:
-    """Return the admin commands that update one server.
+    """Return the commands for HAProxy's admin socket that update one server.
 
     Args:
         server: Server name as BACKEND/NAME.
-        before: Values (host, port, state, weight) that were sent to HAProxy last, or None.
+        before: Last values (host, port, state, weight) that were sent to HAProxy, or None.
         now: New values.
         check_port: Port of the health checks if it differs from the server's port, or None.
     """

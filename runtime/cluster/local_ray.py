@@ -1,4 +1,4 @@
-"""Start and stop of a Ray node on this machine, without its dashboard and its metrics."""
+"""Startup and shutdown of a Ray node on this machine, without its dashboard and metrics."""
 
 from __future__ import annotations
 

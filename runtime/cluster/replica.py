@@ -1,4 +1,4 @@
-"""Serve replica: an actor that runs, monitors and drains one runtime process.
+"""Ray Serve replica: an actor that runs, monitors and drains one runtime process.
 
 The actor and the runtime are two processes, so Serve's threads do not share a Python interpreter with the engine.
 Clients connect to the port of the runtime. The runtime ends together with the actor. If the runtime ends first, the

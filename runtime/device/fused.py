@@ -121,8 +121,8 @@ class Fused(Protocol):
 
     For many rows, a product with a norm takes two launches.
 
-    Launches may overlap. Some operations have the argument `settled`. Pass True if no launch that may still run writes
-    the slot inputs of the operation. The operation then reads these inputs while earlier launches still run. With
+    Launches may overlap. Some operations have the argument `settled`. Pass True if all launches that write the slot
+    inputs of the operation have finished. The operation then reads these inputs while other launches still run. With
     False, the operation waits for all earlier launches before the next launch may start.
     """
 
@@ -202,9 +202,10 @@ class Fused(Protocol):
         *,
         settled: bool = False,
     ) -> None:
-        """Sample one code per row like `pick` in sampling.py, and look up the code's embedding.
+        """Sample one code per row, and look up the code's embedding.
 
-        The results are written to column `codebook` of `out`. The slot inputs for `settled` are `rows` and `state`.
+        The results are written to column `codebook` of `out`. The slot inputs for `settled` are `rows` and `state`. The
+        reference implementation is `pick` in runtime/engine/execution/sampling.py.
 
         Args:
             rules: Rules for codebook 0, or None for other codebooks.

@@ -24,9 +24,10 @@ REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")
 
 
 def gather() -> int:
-    """Move memory of this process into huge pages, if they would be at least 90 % resident.
+    """Move the memory of this process into huge pages.
 
-    The call takes 1.6 s of CPU time per gigabyte. Other threads may run in the meantime.
+    Only ranges that use at least 90 % of their huge pages are moved. The call takes 1.6 s of CPU time per gigabyte.
+    Other threads may run in the meantime.
 
     Returns:
         Number of bytes of this process in huge pages, or 0 if the system has no huge pages.

@@ -221,7 +221,7 @@ def kinds_on(device: str) -> list[Quantization]:
 
 
 def not_on(kind: Quantization, device: str) -> str:
-    """Return an error message: this quantization is not supported on this device type."""
+    """Return the error message for a quantization that a device type does not support."""
     able = "a CPU or a CUDA card" if kind is Quantization.INT8 else "a CPU"
     return f"the device is {device}, and {kind} needs {able}"
 

@@ -1,4 +1,4 @@
-"""Speech engine: builds prompts, generates codec frames and decodes the frames to audio.
+"""Speech engine, which builds prompts, generates codec frames and decodes them to audio.
 
 Start reading at `Engine.tick` (engine.py), one iteration of the engine thread. Every loaded checkpoint has one
 `EngineCore` (core.py). Every request has one `Sequence` (scheduling/sequence.py) until its final event.

@@ -11,9 +11,9 @@ from runtime.model.code2wav import StreamState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VoiceStreamState:
-    """Code2Wav state after the reference frames of a voice, where the voice's streams begin.
+    """Code2Wav state after the reference frames of a voice.
 
-    runtime/model/code2wav_interface.py describes the fields.
+    It is the initial state of every stream of the voice. runtime/model/code2wav_interface.py describes the fields.
     """
 
     state: StreamState

@@ -17,7 +17,8 @@ from runtime.markdown.addresses import Addresses
 from runtime.markdown.growing_inline import GrowingInline
 from runtime.markdown.reading import Kind, Leaf, read_blocks, spoken_row
 
-# Maximum number of context lines. Lists with deeper nesting start again without context.
+# Maximum number of earlier lines that are parsed again with a new line. After that, the earlier lines are dropped, and
+# the next line is parsed as the start of a text. Only lists with deep nesting need more lines.
 MAX_CONTEXT_LINES = 64
 MAX_PREFIX_CHARS = 256  # A longer line that is not recognised as a paragraph is held back until it is complete.
 # Maximum number of context lines in a code block. Code after the end of the context would be spoken.

@@ -1,8 +1,9 @@
-"""Code2Wav: decodes codes to audio, in chunks of any size (docs/model.md 2.4, 6).
+"""Code2Wav network, which decodes codes to audio in chunks (docs/model.md 2.4, 6).
 
-Every causal layer stores its past inputs in a ``StreamState``. A complete decode is one chunk with a new state. Frame t
-gives exactly the samples t*1920 to (t+1)*1920, without delay and for any division into chunks. On a CPU, the audio of a
-frame is bitwise independent of chunks and batch (runtime/model/products.py). All audio tensors are [B, T, C].
+The chunks may have any size. Every causal layer stores its past inputs in a ``StreamState``. A complete decode is one
+chunk with a new state. Frame t gives exactly the samples t*1920 to (t+1)*1920, without delay and for any division into
+chunks. On a CPU, the audio of a frame is bitwise independent of chunks and batch (runtime/model/products.py). All audio
+tensors are [B, T, C].
 """
 
 from __future__ import annotations

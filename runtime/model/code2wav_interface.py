@@ -45,7 +45,7 @@ class Code2WavNetwork(Protocol):
         """Reset a slot to the state of a new stream."""
 
     def state_after(self, codes: Tensor) -> tuple[StreamState, int]:
-        """Return the state of a new stream after reference frames, and the parity of its chunks.
+        """Return the state of a new stream after reference frames, and the parity for `decode`.
 
         The audio of the reference frames is not decoded. The content of the state depends on the network.
 

@@ -1,6 +1,6 @@
-"""Code predictor: codes 1 to Q-1 of a frame from the talker's hidden state and code 0.
+"""Code predictor, which generates codes 1 to Q-1 of a frame from code 0.
 
-The network is described in docs/model.md 2.2 and 5.
+The network also reads the talker's hidden state. It is described in docs/model.md 2.2 and 5.
 """
 
 from __future__ import annotations
@@ -141,9 +141,9 @@ class CodePredictor(nn.Module):
             self.small_to_mtp_projection = Linear(talker_width, config.hidden_size)
 
     def embed_with(self, first: Tensor, codes: Tensor) -> Tensor:
-        """Return the embeddings of all codes of frames, where the caller has embedded code 0.
+        """Return the embeddings of all codes of some frames, given the embeddings of code 0.
 
-        Shapes: first [..., H], the embedding of code 0; codes [..., Q]; result [..., Q, H].
+        Shapes: first [..., H], the embeddings of code 0; codes [..., Q]; result [..., Q, H].
         """
         rest = [table(codes[..., k + 1]) for k, table in enumerate(self.model.codec_embedding)]
         return torch.stack((first, *rest), dim=-2)

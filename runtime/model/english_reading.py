@@ -168,12 +168,12 @@ class GrowingReading:
         return self._read_to(_certain_end(self.pending, checked))
 
     def flush(self) -> str:
-        """Normalize and return all text that was not returned yet, even if more text will follow."""
+        """Normalize and return the remaining text, even if more text will follow."""
         return self._read_to(len(self.pending))
 
     @property
     def holds_words(self) -> bool:
-        """True if the text that was not returned yet contains words."""
+        """True if the pending text, which was not returned yet, contains words."""
         return self.pending.strip(" \n.,;:!?\"'()") != ""
 
     def _read_to(self, end: int) -> str:

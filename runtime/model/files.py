@@ -165,7 +165,7 @@ def has_weights(folder: Path) -> bool:
 
 
 def unapplied_adapters(source: CheckpointSource) -> list[str]:
-    """Return the relative paths of adapter files in a checkpoint folder that are not applied."""
+    """Return the relative paths of the unused adapter files in a checkpoint folder."""
     others = {*source.folder.glob("*.safetensors"), *source.folder.glob("*/*.safetensors")} - {*source.adapter_files}
     paths = sorted(path.relative_to(source.folder).as_posix() for path in others if _is_adapter(path))
     return [path for path in paths if not path.startswith(f"{SPEECH_TOKENIZER}/")]

@@ -50,10 +50,10 @@ def room() -> int:
 
 @contextmanager
 def hub_errors(reference: str) -> Iterator[None]:
-    """Context manager that converts errors of Hub requests to subclasses of SetUpError.
+    """Convert errors of Hub requests in the ``with`` block to subclasses of SetUpError.
 
     Raises:
-        CheckpointMissing, HubRefused, HubUnreachable, DiskFull: A Hub request in the body failed.
+        CheckpointMissing, HubRefused, HubUnreachable, DiskFull: A Hub request failed.
     """
     try:
         yield

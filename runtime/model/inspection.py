@@ -99,7 +99,7 @@ class Inspection:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Context manager that adds a SetUpError to `problems` instead of raising it.
+        """Add a SetUpError of the ``with`` block to `problems` instead of raising it.
 
         Errors about missing files are not added twice.
         """

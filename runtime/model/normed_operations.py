@@ -1,8 +1,8 @@
 """Decoder layer operations that use a device's own RMSNorm operator.
 
-This needs fewer launches. The operator divides by the root mean square and casts the result. The weight is applied
-afterwards, as in runtime/model/layers.py, so results are equal to the reference implementation. All query and key heads
-are normalized in one launch.
+With this operator, a layer needs fewer launches. The operator divides by the root mean square and casts the result. The
+weight is applied afterwards, as in runtime/model/layers.py, so results are equal to the reference implementation. All
+query and key heads are normalized in one launch.
 """
 
 from __future__ import annotations

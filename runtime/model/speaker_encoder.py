@@ -1,4 +1,4 @@
-"""Speaker encoder: computes an x-vector from reference audio (docs/model.md 2.3).
+"""Speaker encoder, which computes an x-vector from reference audio (docs/model.md 2.3).
 
 Source: Desplanques et al. 2020. The encoder runs once per voice, in float32. The talker uses the x-vector as an
 embedding, without normalization.

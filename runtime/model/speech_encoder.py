@@ -1,4 +1,4 @@
-"""Speech encoder: computes codes from reference audio (docs/model.md 2.5).
+"""Speech encoder, which computes codes from reference audio (docs/model.md 2.5).
 
 The network is the encoder of Mimi (Défossez et al. 2024, 3.3). We do not use `transformers`, because module names and
 attention mask of its Mimi change between versions. The models were trained with attention to all past positions. A

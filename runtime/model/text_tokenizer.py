@@ -54,7 +54,7 @@ class TextTokenizer:
     def reserved_in(self, text: str) -> bool:
         """True if a text contains a control token, which only the prompt templates may use.
 
-        Pass a text that `spelled` has returned.
+        The text must already be converted to ASCII by `spelled`, because the conversion can create a control token.
         """
         return any(token in text for token in self.reserved)
 
@@ -90,9 +90,9 @@ class TextTokenizer:
     def pieces(self, text: str) -> list[tuple[int, list[int]]]:
         """Tokenize a text, and return the start in characters and the token ids of each piece.
 
-        A piece is a unit of the pre-tokenizer, such as a word. The ids of a piece do not depend on other pieces. Pass a
-        text that `spelled` has returned. The ids are equal to the ids of `body` if the text does not begin or end with
-        white space or a combining mark.
+        A piece is a unit of the pre-tokenizer, such as a word. The ids of a piece do not depend on other pieces. The
+        text must already be converted to ASCII by `spelled`, if the checkpoint needs ASCII. The ids are equal to the
+        ids of `body` if the text does not begin or end with white space or a combining mark.
         """
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         pieces: list[tuple[int, list[int]]] = []

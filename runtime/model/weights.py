@@ -154,7 +154,7 @@ def _fill(
         places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
     mapped = {}
-    if device.type == "cpu":  # `done` usually copies the weights, so no copy is made before it.
+    if device.type == "cpu":  # Use the mapped file without a copy, because `done` copies weights.
         mapped = {place.target.rpartition(".")[2]: tensor(key) for key, place in places.items() if place.rows is None}
         mapped = {name: stored for name, stored in mapped.items() if stored.dtype is dtype}
         module.load_state_dict(mapped, strict=False, assign=True)
@@ -275,7 +275,7 @@ def require_finite(paths: Sequence[Path], rows: PlacedRows | None = None) -> Non
 
 @contextmanager
 def opened_weights(paths: Sequence[Path], rows: PlacedRows | None = None) -> Iterator[dict[str, Any]]:
-    """Context manager that opens weight files and returns the open file of each tensor key.
+    """Open weight files for the ``with`` block, and yield the open file of each tensor key.
 
     If an adapter changes a tensor, the merged tensor is read instead.
 
@@ -358,7 +358,7 @@ def open_weights(path: Path) -> safe_open:
 
 @contextmanager
 def on_meta() -> Iterator[None]:
-    """Context manager in which new networks are on the meta device and use no memory."""
+    """Create all networks of the ``with`` block on the meta device, where they use no memory."""
     with torch.device("meta"), _Unfilled():
         yield
 

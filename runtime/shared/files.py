@@ -21,7 +21,7 @@ _CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 @contextlib.contextmanager
 def storing(what: str, owner: str) -> Iterator[None]:
-    """Context manager that converts OSError to StorageFailed.
+    """Convert an OSError of the ``with`` block to StorageFailed.
 
     Args:
         what: Description of the file in the error message.
@@ -53,7 +53,7 @@ def make_private(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Context manager that locks a folder against other writing processes.
+    """Lock a folder against other writing processes while the context is active.
 
     The lock is released when the context exits or when the process ends.
     """

@@ -26,7 +26,7 @@ def switch_often() -> None:
 
 @contextmanager
 def yielding() -> Iterator[None]:
-    """Context manager that makes threads release the GIL after `YIELDING_INTERVAL_S`.
+    """Make threads release the GIL after `YIELDING_INTERVAL_S` while the context is active.
 
     A longer interval would delay the engine, which needs the GIL hundreds of times per frame. Several threads may use
     this context manager at the same time.

@@ -46,7 +46,7 @@ def decode_attention(
 
     Args:
         new: Number of new positions per row, 1 or 2.
-        settled: True if no kernel that may still run writes `rows` and `positions`. The kernel then reads `rows` and
+        settled: True if all kernels that write `rows` and `positions` have finished. The kernel then reads `rows` and
             `positions` while the previous kernel still runs.
     """
     _, kv_heads, T, d = cache.keys.shape

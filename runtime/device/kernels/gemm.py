@@ -1,9 +1,11 @@
 """Matrix product kernel for up to 512 rows and a large matrix.
 
-Each program computes BN outputs of BM rows: weights [BN, BK] times inputs [BK, BM]. The weights are the larger operand
-of the tensor cores, so a row gets the same instructions in the same order in any batch. The same launch applies the
-residual or gate. A preceding norm is a separate launch of about a microsecond, because every program would have to
-repeat the norm. For up to eight rows, runtime/device/kernels/small_m_gemm.py also fuses the norm.
+Each program computes BN outputs of BM rows. In the product weights [BN, BK] @ inputs [BK, BM], the weights are the
+larger operand of the tensor cores. Therefore a row gets the same instructions in the same order in any batch.
+
+The same launch applies the residual or the gate. A preceding norm is a separate launch, which takes about a
+microsecond. Otherwise every program would have to repeat the norm. For up to eight rows,
+runtime/device/kernels/small_m_gemm.py computes the norm and the product in one launch.
 """
 
 from __future__ import annotations

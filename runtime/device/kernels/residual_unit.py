@@ -1,8 +1,8 @@
 """Kernel of a Code2Wav residual unit: x + conv1(snake(conv7(snake(x)))).
 
 The kernel supports only small numbers of channels (``fits``). Between the convolutions, the channels stay in the
-registers of one program, so the unit needs only two reads and two writes. The published numbers of channels, 3 * 2^k,
-are divided into two tiles whose widths are powers of two. Additions are in the same order as in
+registers of one program, so the unit needs only two reads and two writes. Published checkpoints have 3 * 2^k channels,
+which are divided into two tiles whose widths are powers of two. Additions are in the same order as in
 ``convolution.convolve``, so results are bitwise equal.
 """
 

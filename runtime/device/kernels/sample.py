@@ -40,7 +40,7 @@ def sample(
     Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, slot numbers.
 
     Args:
-        settled: True if no kernel that may still run writes `rows` and `state`. The noise is then computed while the
+        settled: True if all kernels that write `rows` and `state` have finished. The noise is then computed while the
             previous kernel still runs.
     """
     B, V = logits.shape

@@ -32,7 +32,7 @@ class Family:
     batches: tuple[int, ...]
 
     def up_to(self, rows: int) -> Family:
-        """Return a copy without the batch sizes that `rows` rows do not need."""
+        """Return a copy without batch sizes that are larger than needed for `rows` rows."""
         enough = next((batch for batch in self.batches if batch >= rows), self.batches[-1])
         return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
 

@@ -72,9 +72,9 @@ class Probe:
 
     @torch.inference_mode()
     def frame_time(self, config: ModelConfig, weights: Weights) -> tuple[Timing, float]:
-        """Measure the time of a frame without audio, and its slowdown while audio is computed.
+        """Return the time of a frame without audio, and its slowdown while audio is computed.
 
-        The slowdown is infinite if frames and audio share cores.
+        Both are measured on this CPU. The slowdown is a factor. It is infinite if frames and audio share cores.
         """
         key = frame_reads(config), weights
         if key not in self._frames:
@@ -101,7 +101,7 @@ class Probe:
 
     @torch.inference_mode()
     def code2wav_time(self, weights: Weights) -> Timing:
-        """Measure the time that Code2Wav needs per frame.
+        """Return the measured time that Code2Wav needs per frame on this CPU.
 
         The setting `sound_dtype` and the talker's `weights` determine the dtype of the measured products.
         """

@@ -45,9 +45,9 @@ class Timing:
 
 
 def measure_round(work: Callable[[], Tensor]) -> list[Run]:
-    """Measure the time of repeated calls of `work` for at least `ROUND_S` seconds.
+    """Call `work` repeatedly for at least `ROUND_S` seconds, and return the time of each call.
 
-    Each measurement includes a call of `item` on the result, which waits for a GPU.
+    Each call includes a call of `item` on the result, which waits for a GPU.
     """
     runs: list[Run] = []
     end = time.perf_counter() + ROUND_S
@@ -59,14 +59,17 @@ def measure_round(work: Callable[[], Tensor]) -> list[Run]:
 
 
 def measure_runs(work: Callable[[], Tensor]) -> list[Run]:
-    """Measure the time of repeated calls of `work` in `TIMED_ROUNDS` rounds, after a warm-up."""
+    """Call `work` repeatedly in `TIMED_ROUNDS` rounds, and return the time of each call.
+
+    A warm-up call before the rounds is not measured.
+    """
     work().item()
     return [run for _ in range(TIMED_ROUNDS) for run in measure_round(work)]
 
 
 @contextmanager
 def cpu_threads(count: int) -> Iterator[None]:
-    """Context manager that sets torch's number of CPU threads for the current thread."""
+    """Set torch's number of CPU threads for the current thread while the context is active."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -77,7 +80,10 @@ def cpu_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def repeating(work: Callable[[], Tensor], threads: int) -> Iterator[None]:
-    """Context manager that repeats ``work`` on another thread with ``threads`` CPU threads."""
+    """Repeat ``work`` on another thread while the context is active.
+
+    ``threads`` is the number of CPU threads that ``work`` uses.
+    """
     done, begun = threading.Event(), threading.Event()
 
     @torch.inference_mode()

@@ -123,7 +123,10 @@ class WeightBits:
         return weights
 
     def is_measured(self, config: ModelConfig) -> bool:
-        """True if the choice depends on measured speed: only for large checkpoints on a CPU."""
+        """True if the choice depends on measured speed.
+
+        This is the case only for large checkpoints on a CPU.
+        """
         return can_round(self._device) and frame_reads(config) >= LARGE
 
 

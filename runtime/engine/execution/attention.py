@@ -49,7 +49,7 @@ class PrefillAttention:
 
 
 class SlotAttention:
-    """Attention of the `new` newest positions of each row, after a write to the KV cache.
+    """Attention of each row's `new` newest positions, which are first written to the KV cache.
 
     Slot numbers are on the device, so graphs can capture the attention.
 

@@ -1,4 +1,4 @@
-"""Use of another checkpoint's embedding tables for the inputs of some rows of a batch.
+"""Embedding tables of another checkpoint for the inputs of some rows of a batch.
 
 Such a row uses the other checkpoint's embeddings of text and of code 0. Layers, heads and all other embeddings belong
 to the checkpoint that serves the request (docs/model.md 4.1). Fused operations read each slot's embedding tables by

@@ -194,7 +194,7 @@ class ModelRunner:
 
     @contextmanager
     def prompt_stream(self, slot: int) -> Iterator[None]:
-        """Context manager that queues the device work of its body on the prompt stream.
+        """Queue the device work of the ``with`` block on the prompt stream.
 
         The work waits for the last frame of the slot. It runs in parallel with the frames of other slots.
         """

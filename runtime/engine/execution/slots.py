@@ -1,7 +1,7 @@
 """Slot cache: device state of a fixed number of slots, and the queue of free slots.
 
-A write to a row adds a sequence to the batch, pauses a sequence, or removes it. The host has NumPy copies of some
-values, so launching a frame neither waits for the device nor loops over rows.
+Each slot is one row of the tensors. A sequence is added, paused or removed by a write to its row. The host has NumPy
+copies of some values, so launching a frame neither waits for the device nor loops over rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loader of checkpoints: reads weights, divides the memory, and creates engine cores."""
+"""Loader of checkpoints, which reads weights, divides the memory and creates engine cores."""
 
 from __future__ import annotations
 

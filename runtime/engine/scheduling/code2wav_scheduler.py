@@ -166,8 +166,8 @@ class Code2WavScheduler:
         """Stop the audio of a request: emit no more audio, and start no more chunks.
 
         All waiting tasks are withdrawn, and only the engine thread submits new tasks. Therefore the core may then clear
-        the row of the table and release the slot. A chunk of the request that is already running still uses the
-        Code2Wav stream of the slot. Until the result of this chunk is collected, `in_code2wav` is True, and the next
+        the slot's row of the `SequenceTable` and release the slot. A chunk of the request that is already running still
+        uses the Code2Wav stream of the slot. Until its result is collected, `in_code2wav` is True, and the next
         sequence in the slot gets no chunk.
         """
         with self._worker.lock:

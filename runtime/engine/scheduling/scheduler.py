@@ -1,4 +1,4 @@
-"""Scheduler: chooses the sequences of each frame and the chunks of each Code2Wav call.
+"""Scheduler that chooses the sequences of each frame and the chunks of each Code2Wav call.
 
 The scheduler uses neither torch nor a clock. The state is in arrays over all slots, so a decision takes the same time
 for 1 and for 64 rows.
@@ -169,7 +169,7 @@ class Scheduler:
         return np.flatnonzero(may)
 
     def is_decoding_fast(self, pace: Pace) -> bool:
-        """True if a decode step is so fast that no row must pause for the benefit of other rows."""
+        """True if a decode step is so fast that no row has to pause to make other rows faster."""
         return pace.step_s <= FAST_STEP_SHARE * self.frame_s
 
     def yields_to_first_audio(self, pace: Pace) -> bool:

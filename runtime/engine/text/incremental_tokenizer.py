@@ -41,7 +41,7 @@ class IncrementalTokenizer:
         return [] if continues_word else self._settled()
 
     def flush(self) -> list[int]:
-        """Return the token ids of all text that was not returned yet.
+        """Return the token ids of the remaining text, including an incomplete last word.
 
         Trailing white space is kept, because it may belong to the next piece of text.
         """
@@ -51,7 +51,7 @@ class IncrementalTokenizer:
 
     @property
     def holds_words(self) -> bool:
-        """True if text whose ids were not returned yet contains letters or digits."""
+        """True if the pending text, which has no ids yet, contains letters or digits."""
         return SPOKEN.search(self.tail) is not None
 
     def _settled(self) -> list[int]:

@@ -49,9 +49,9 @@ class Splitter:
         return parts
 
     def flush(self) -> list[str]:
-        """Return all text that was not returned yet as segments.
+        """Return the remaining text as segments, including an incomplete last sentence.
 
-        If this text has no letters or digits, symbols with a spoken name still form a segment. After a flush,
+        If the remaining text has no letters or digits, symbols with a spoken name still form a segment. After a flush,
         punctuation before the next letter or digit is dropped.
         """
         is_one_segment = self._split in (Split.AUTO, Split.NONE)
@@ -68,7 +68,7 @@ class Splitter:
 
     @property
     def holds_words(self) -> bool:
-        """True if text that was not returned yet contains something to speak."""
+        """True if the pending text, which was not returned yet, contains something to speak."""
         return is_readable(self._text)
 
     def _certain_end(self, *, is_whole: bool = False) -> int:
@@ -110,8 +110,8 @@ class Splitter:
 def certain_end_past(text: str, max_chars: int, passed: int) -> int:
     """Return the index of the first sentence end after `max_chars` characters, or 0.
 
-    If no sentence ends before 1.5 * `max_chars` characters, the result is the first word end after this index. Ends
-    before the index `passed` are ignored. The result is 0 if no end is certain yet.
+    If no sentence ends before 1.5 * `max_chars` characters, the result is the first word end after that number of
+    characters. Ends before the index `passed` are ignored. The result is 0 if no end is certain yet.
     """
     first, max_cut = max(max_chars, passed), max_chars + max_chars // 2
     if last_spoken(text) < first:

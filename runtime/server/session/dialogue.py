@@ -41,7 +41,7 @@ def check_turns(turns: Sequence[Turn], limits: Limits) -> None:
 
 @contextmanager
 def errors_of_turn(index: int, fields: Mapping[str, str]) -> Iterator[None]:
-    """Context manager that adds the number of a dialogue turn to an error's field name.
+    """Add a dialogue turn's number to the field name of an error in the ``with`` block.
 
     For example, `voice_id` in the turn with index 3 becomes `inputs.3.voice_id`.
     """

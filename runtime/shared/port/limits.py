@@ -1,4 +1,4 @@
-"""Limits of connections, request bodies, sends and accounts."""
+"""Limits for connections, request bodies, slow readers and the daily speech of an account."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ConnectionCaps:
 
     @contextmanager
     def holding(self, address: str) -> Iterator[None]:
-        """Context manager that counts a connection of an address while it is open."""
+        """Count a connection from an address while the context is active."""
         self.by_address[address] += 1
         try:
             yield
@@ -181,7 +181,7 @@ async def bounded(
 
 @asynccontextmanager
 async def within(limit_s: float) -> AsyncIterator[None]:
-    """Context manager with a timeout for sending data to a client.
+    """Limit the time for which the ``with`` block may send data to a client.
 
     Raises:
         SlowReader: The client did not accept the data within `limit_s` seconds.
