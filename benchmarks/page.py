@@ -6,12 +6,12 @@ device's latency. The runtime measures from the request to the first sample (`tt
 the time for the page's own work, the proxy, the audio thread and the network. The page shows whole milliseconds below a
 second, and hundredths of a second above.
 
-With *As I type*, a clause is timed from the key of its comma until its first sample leaves the AudioContext. The time
-has three parts: until the text is sent, until the first PCM arrives, and until the first sample is played. The next
-clause is typed after the previous one has been played. Its text is inserted at once, because a stall between two keys
-of a busy machine would end the clause early.
+With *As I type*, a clause is timed from the key press of its comma until its first sample leaves the AudioContext. The
+time has three parts: until the text is sent, until the first PCM arrives, and until the first sample is played. The
+next clause is typed after the previous one has been played. Its text is inserted at once. On a busy machine, a stall
+between two key presses would end the clause early.
 
-Needs Playwright (the extra `dev`) and the Chromium of CHROMIUM or on PATH.
+The benchmark needs Playwright (the extra `dev`), and Chromium, which is searched in the variable CHROMIUM and on PATH.
 """
 
 from __future__ import annotations

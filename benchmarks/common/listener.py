@@ -27,7 +27,7 @@ class CodesAndPcm(NamedTuple):
 
 @dataclass(slots=True)
 class Listener:
-    """Event sink that collects the audio and the end of one request."""
+    """Event sink that collects the audio and the final event of one request."""
 
     sent: float = field(default_factory=time.perf_counter)
     first: float = 0.0
@@ -54,7 +54,7 @@ class Listener:
 
 
 def speak_all(engine: Engine, requests: Sequence[SpeechRequest]) -> tuple[list[Listener], float]:
-    """Run requests concurrently and wait for all of them.
+    """Run requests concurrently on an in-process engine, and wait until all have ended.
 
     Returns:
         One listener per request, and the seconds until the last request has ended.

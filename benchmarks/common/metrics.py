@@ -1,4 +1,4 @@
-"""Metrics of speech requests, measured by the client: TTFA, ITL, RTF, goodput, underruns.
+"""Metrics of speech requests that the client measures: TTFA, ITL, RTF, goodput, underruns.
 
 Times are nanoseconds of `time.perf_counter_ns`, which all processes of a machine share on Linux.
 """
@@ -88,7 +88,7 @@ class SimulatedPlayer:
 
     Attributes:
         underruns: Number of chunks that arrived when the player's buffer was empty.
-        deficit_s: Duration in seconds that a buffer would need to avoid all underruns.
+        deficit_s: Delay of the playback in seconds that would avoid all underruns.
     """
 
     underruns: int
@@ -96,7 +96,7 @@ class SimulatedPlayer:
 
 
 def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
-    """Simulate the playback of audio chunks, and count the gaps.
+    """Simulate the playback of audio chunks, and return the number and the size of the gaps.
 
     `chunks` are pairs of arrival time in ns and number of bytes (s16le).
     """
@@ -181,7 +181,7 @@ def reply_rate(traces: Sequence[Trace], counts: Callable[[Trace], bool] = lambda
 
 
 def is_continuous(trace: Trace) -> bool:
-    """True if the response is complete and a player would have played it without a gap.
+    """Return True if the response is complete and a player would have no gap in the audio.
 
     The simulated player has a buffer of 100 ms.
     """

@@ -1,4 +1,4 @@
-"""Start of a runtime process on a local port, and its memory and file usage."""
+"""Runtime processes on local ports, and measurement of their memory and open files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BenchRuntime:
 async def runtime_process(
     arguments: list[str], environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[BenchRuntime]:
-    """Context manager that starts `voicewright runtime` and waits until it is ready.
+    """Start a runtime process, wait until it is ready, and terminate it on exit.
 
     The runtime listens on a free port.
 
@@ -59,9 +59,10 @@ async def runtime_process(
 
 
 async def busy_slots(url: str) -> int:
-    """Wait until the runtime is idle, and return the number of requests that did not end.
+    """Wait until the runtime is idle, and return 0.
 
-    The result is 0 unless some requests still use or wait for a slot after `SETTLE_TIMEOUT_S`.
+    If the runtime is not idle after `SETTLE_TIMEOUT_S` seconds, return the number of requests that use a slot or wait
+    for a slot.
     """
     async with httpx.AsyncClient(trust_env=False) as http:
         for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
@@ -73,7 +74,7 @@ async def busy_slots(url: str) -> int:
 
 
 def process_usage(pid: int) -> dict[str, Any]:
-    """Return the memory (MiB), threads and open files of a process and its children.
+    """Return the memory in MiB, the threads and the open files of a process and its children.
 
     The result is empty on systems without /proc.
     """

@@ -61,7 +61,7 @@ class Dataset(StrEnum):
 
     @property
     def language(self) -> str:
-        """Return the language of the texts, as it is named in checkpoints."""
+        """Return the name of the texts' language in checkpoints, for example `english`."""
         return "chinese" if self.startswith("zh") else "english"
 
     def text(self, number: int) -> str:
@@ -109,7 +109,7 @@ def frames_of(text: str) -> int:
 
 
 def single_tokens() -> tuple[str, ...]:
-    """Return the words that the synthetic tokenizer of tests stores as single tokens.
+    """Return the words that the synthetic tokenizer of the tests stores as single tokens.
 
     With these words, texts have a realistic number of tokens. Each word starts with a space or a capital letter, so no
     word contains another word. The two words of the chat template are an exception, and are last in the list.

@@ -39,9 +39,9 @@ class Variant:
         return cls(name, pairs)
 
     def settings(self, shared: Environment) -> Settings:
-        """Return the settings of the runtime for this variant.
+        """Return the engine settings of this variant.
 
-        Variables of the variant override the variables in `shared`, which override the variables of the process.
+        The variables of the variant override those in `shared`, which override the environment of this process.
         """
         return Settings.from_env({**os.environ, **shared, **self.environment})
 
@@ -63,7 +63,7 @@ def variants_of(arguments: argparse.Namespace) -> list[Variant]:
 def shared_environment(arguments: argparse.Namespace, **settings: object) -> dict[str, str]:
     """Return the environment variables that are the same for all variants.
 
-    They are set by the arguments of `add_variants`, and by all values in `settings` that are not None.
+    They contain the arguments that `add_variants` has defined, and the values in `settings` that are not None.
     """
     named = {"device": arguments.device, "dtype": arguments.dtype, **settings}
     if arguments.model:

@@ -74,7 +74,10 @@ def wav_base64(samples: NDArray[np.float32], rate: int = SAMPLE_RATE) -> str:
 
 
 def store_voice(folder: Path) -> None:
-    """Store a voice in a library folder, which requests with the mode `base` select by name."""
+    """Store a voice in a library folder.
+
+    Requests with the mode `base` select the voice by its name.
+    """
     library = Library(folder)
     library.open()
     consent = Consent(words="Synthetic: the voice of no person.")
@@ -92,7 +95,7 @@ def request_for(
     *,
     language: str = "english",
 ) -> SpeechRequest:
-    """Create a speech request for an in-process engine.
+    """Create a speech request for an in-process engine that has loaded the checkpoint `card`.
 
     In the mode `base`, the voice is cloned from a synthetic recording.
     """

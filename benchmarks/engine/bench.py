@@ -1,4 +1,4 @@
-"""Command `voicewright bench`, which measures frame times by batch size, and TTFA."""
+"""Command `voicewright bench`, which measures TTFA, and frame times by batch size."""
 
 from __future__ import annotations
 

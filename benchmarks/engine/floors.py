@@ -112,7 +112,7 @@ def predictor_cost(config: ModelConfig, rows: int) -> Cost:
 
 
 def frame_cost(config: ModelConfig, rows: int, context: int) -> Cost:
-    """Return the minimum work for one frame of a batch.
+    """Return the minimum work to generate one frame for each row of a batch.
 
     Args:
         config: Configuration of the checkpoint.

@@ -31,7 +31,7 @@ TEXT = "The harbour was quiet, and the lights of the last boat went out one by o
 
 
 class Parts:
-    """Engine core of the first checkpoint, with one method for each part that is measured."""
+    """Engine core of the first checkpoint, with a method for each part that is measured."""
 
     def __init__(self, settings: Settings) -> None:
         began, free = time.perf_counter(), free_bytes()

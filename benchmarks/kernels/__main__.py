@@ -1,4 +1,4 @@
-"""Search for the fastest tile sizes of the matrix products in a frame, on this GPU.
+"""Benchmark that finds the fastest tile sizes of a frame's matrix products on this GPU.
 
 python -m benchmarks.kernels tiles --rows 1,32,64
 

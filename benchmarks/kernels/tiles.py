@@ -1,4 +1,4 @@
-"""Search for the fastest tile sizes of matrix products in the generation of a frame."""
+"""Measurement of all tile sizes for the matrix products of a frame, fastest first."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class Bench:
         return gemm.gemm(x, weight, scale=scale, residual=residual, tiles=tiles)
 
     def library(self, weights: Weights) -> Tensor:
-        """Compute the matrix product with PyTorch operations, for comparison."""
+        """Compute the matrix product with PyTorch operations, to compare it with the kernels."""
         out = self.x @ weights.upcast(self.x.dtype).t()
         if self.product.gated:
             gate, up = out.chunk(2, -1)

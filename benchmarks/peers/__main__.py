@@ -1,4 +1,4 @@
-"""Compare the speed of implementations on the same checkpoint and device.
+"""Comparison of the speed of several implementations on the same checkpoint and device.
 
 python -m benchmarks.peers ours official --model FOLDER --python official=.venv-oracle/bin/python
 python -m benchmarks.peers ours faster --model FOLDER --device cuda --python faster=VENV/bin/python
@@ -7,7 +7,7 @@ python -m benchmarks.peers ours c cpp --model FOLDER --variant int8:QUANTIZE=int
   --program 'cpp=PATH --model TALKER --codec CODEC --speaker NAME --max-new {frames} -o {wav}'
 
 ours      this engine, once for each --variant
-official  the published package qwen-tts (tests/golden/oracle_env.sh makes its environment)
+official  the published package qwen-tts (tests/golden/oracle_env.sh creates its environment)
 faster    the package faster-qwen3-tts
 others    programs, each with its own --program: the example uses gabriele-mastrapasqua/qwen3-tts and
           ServeurpersoCom/qwentts.cpp, built from their public sources
@@ -34,7 +34,7 @@ MAX_ERROR_CHARS = 300
 
 
 def main() -> int:
-    """Measure all implementations twice, and print and write the results.
+    """Measure all implementations twice, print and write the results, and return the status.
 
     The exit status is 1 if an implementation failed.
     """

@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 class Peer(ABC):
-    """Interface of an implementation whose checkpoint is loaded."""
+    """Interface to a speech implementation that has loaded a checkpoint."""
 
     @abstractmethod
     def speak(self, text: str, frames: int) -> float:
@@ -93,9 +93,9 @@ def cpu_s() -> float:
 
 
 def memory_mib() -> Row:
-    """Return the memory of this process, of its mapped files, and the peak, in MiB.
+    """Return the memory of this process in MiB.
 
-    Without /proc, the result is empty.
+    The row has the anonymous memory, the memory of mapped files, and the peak of the total. Without /proc, it is empty.
     """
     status = Path("/proc/self/status")
     lines = status.read_text("ascii").splitlines() if status.exists() else []
@@ -153,7 +153,7 @@ class Ours(Peer):
 
 
 class Official(Peer):
-    """The published package qwen-tts, which has no streaming."""
+    """Published package qwen-tts, which does not support streaming."""
 
     EXTRA_FRAMES = 1  # The package counts the end token as a frame.
 
@@ -177,7 +177,7 @@ class Official(Peer):
 
 
 class Faster(Official):
-    """The package faster-qwen3-tts, which captures CUDA graphs of talker and code predictor.
+    """Package faster-qwen3-tts, which captures CUDA graphs of the talker and code predictor.
 
     The table row also has the frame time that the package reports.
     """
@@ -254,7 +254,7 @@ PEERS: dict[str, Callable[[str, str, str | None], Peer]] = {"ours": Ours, "offic
 def check_length(seconds: float, frames: int) -> None:
     """Raise SystemExit if an utterance does not have the requested number of frames.
 
-    The measured time would be meaningless.
+    The measured time of such an utterance would be meaningless.
     """
     frame_count = seconds * FRAMES_PER_S
     if abs(frame_count - frames) > 1:

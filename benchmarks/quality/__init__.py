@@ -1,1 +1,1 @@
-"""Comparison of the engine's codes and probabilities with a reference run."""
+"""Comparison of the engine's codes and probabilities with those of a reference run."""

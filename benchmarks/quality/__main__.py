@@ -1,7 +1,7 @@
-"""Check the engine's output: codes in a batch and by settings, and scores by weights.
+"""Checks of the engine's output: codes in batches and variants, and weight formats.
 
-python -m benchmarks.quality codes --model FOLDER --rows 1,8 [--baseline FILE] [--variant a --variant b:EAGER=1]
-python -m benchmarks.quality scores --model FOLDER --weights bfloat16,int8,int4
+python -m benchmarks.quality codes --model FOLDER --rows 1,8 [--baseline FILE] [--variant a --variant b:EAGER=1] python
+-m benchmarks.quality scores --model FOLDER --weights bfloat16,int8,int4
 
 codes   texts in every mode, alone and in a batch, must have the same codes. Variants are compared with the first
         variant, and with `--baseline FILE` with an earlier run: a GPU with a CPU (`--dtype float32`), graphs with
@@ -28,7 +28,7 @@ WEIGHTS = ("bfloat16", "int8", "int4")
 
 
 def main() -> int:
-    """Run the checks, and print and write the results.
+    """Run the checks, print and write the results, and return the exit status.
 
     The exit status is 1 if codes in a batch differ from the codes of single rows.
     """

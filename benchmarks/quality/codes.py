@@ -21,7 +21,7 @@ Key = tuple[str, int]  # Mode and index of a request.
 
 
 class CodeRun:
-    """Run that compares codes between batch sizes and between variants.
+    """Comparison of codes between batch sizes and between variants.
 
     Args:
         shared: Environment variables of all variants.
@@ -88,7 +88,10 @@ class CodeRun:
 
 
 def difference_row(result: Mapping[Key, CodesAndPcm], first: Mapping[Key, CodesAndPcm]) -> Row:
-    """Compare two sets of utterances for the same requests, and return a table row."""
+    """Return a table row that compares the codes of two sets of utterances.
+
+    Utterances of the same request are compared.
+    """
     shared = [key for key in result if key in first]
     return {"texts": len(shared), **_compared([(result[key], first[key]) for key in shared])}
 

@@ -1,4 +1,4 @@
-"""Comparison of the probabilities of quantized weights with those of float32 weights."""
+"""Comparison of the probabilities that quantized and float32 weights give to codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ Pick = Callable[[Tensor, LevelSettings, Tensor | None], Tensor]
 
 
 def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
-    """Return settings from the environment that run a checkpoint on the CPU.
+    """Return engine settings that run a checkpoint on the CPU.
+
+    The other settings come from the environment variables.
 
     Args:
         model: Checkpoint.
@@ -59,7 +61,7 @@ class Draws:
     codes: list[Tensor] = field(default_factory=list)
 
     def recording(self, led_by: Draws | None = None) -> Pick:
-        """Return a replacement for the sampling function `pick` that records log probabilities.
+        """Return a function that replaces the sampling function `pick` and records its steps.
 
         Thread: only sampling steps of the calling thread are recorded or replaced.
 
@@ -107,7 +109,7 @@ def _gpu_parts(model: str) -> Parts:
 
 
 def compare_draws(truth: Draws, other: Draws) -> Row:
-    """Compare the probabilities of two recordings, and return a table row with the distances.
+    """Compare the probabilities of two recordings, and return their distances as a table row.
 
     All rows of all sampling steps are compared. Banned codes have probability 0 in both recordings and do not
     contribute.

@@ -71,7 +71,7 @@ class ClientProcesses:
 
 @contextmanager
 def client_processes(count: int = 1) -> Iterator[ClientProcesses]:
-    """Context manager that yields a pool of client processes, and ends them on exit.
+    """Yield a pool of client processes, and end the processes on exit.
 
     The processes start at their first use.
     """

@@ -1,6 +1,6 @@
 """Measurement of one or more runtimes at several loads.
 
-Several runtimes are measured twice at each load, in the order A B B A. A change of the machine's speed then affects all
+Several runtimes are measured twice at each load, in the order A B B A. A change in the machine's speed then affects all
 of them equally.
 """
 
@@ -98,10 +98,9 @@ async def capacity_rps(target: Target, load: Workload, slots: int) -> float:
 async def measure_minutes(
     target: Target, load: Workload, rate: float, minutes: float, seconds: float, keep: Callable[[list[Row]], None]
 ) -> list[Row]:
-    """Measure Poisson arrivals for many minutes, in consecutive time windows.
+    """Measure Poisson arrivals for many minutes, and return one table row per time window.
 
-    A table row per window is returned, which includes the memory usage of the server and the GPU. All responses end
-    before the next window starts.
+    A row includes the memory usage of the server and the GPU. All responses end before the next window starts.
 
     Args:
         target: Runtime to measure.
@@ -123,11 +122,11 @@ async def measure_minutes(
 
 
 def creep(rows: Sequence[Row]) -> Row:
-    """Return a table row with the changes over all windows of a long measurement.
+    """Return a table row that summarizes all windows of a long measurement.
 
-    It has the failures, the memory growth in MiB per minute, and the p99 of TTFA. The growth is a least-squares fit
-    without the first minutes, in which caches fill. The p99 is computed for the first and the last third of the
-    windows.
+    The row has the numbers of requests and failures, the memory growth in MiB per minute, and the p99 of TTFA. The
+    growth is a least-squares fit without the first minutes, in which caches fill. The p99 is the median of the first
+    third of the windows, and that of the last third.
     """
     filled = [row for row in rows if row["minute"] >= WARM_UP_MINUTES] or list(rows)
     third = max(1, len(rows) // 3)

@@ -15,7 +15,7 @@ from runtime.request import Mode
 
 
 class Manner(StrEnum):
-    """Behaviour of a client during a request, for example reading slowly."""
+    """Behaviour of a client during a request, for example slow reading."""
 
     WHOLE = "whole"  # The client sends the complete text and reads immediately.
     CANCEL = "cancel"  # The client cancels the request before its end.
@@ -30,7 +30,7 @@ PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30}
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Number of requests per client in a closed loop, for warm-up and measurement."""
+    """Numbers of requests per client in a closed loop, for warm-up and measurement."""
 
     warm_up: int = 2
     counted: int = 4
@@ -68,7 +68,7 @@ class Workload:
 
     Attributes:
         voices: Reference recordings for the mode `base`, one per request, or None for the default voice of the mode.
-        cancels, slow: Fractions of requests that are cancelled or read slowly. These requests are not counted.
+        cancels, slow: Fractions of requests whose client cancels or reads slowly. These requests are not counted.
     """
 
     mode: Mode
@@ -97,7 +97,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Ordered requests of a load test.
+    """Requests of a load test in the order of sending.
 
     `clients` is the number of concurrent clients of a closed loop, or 0 for an open loop.
     """
@@ -162,7 +162,7 @@ def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s:
 def writing(call: Call) -> Iterator[tuple[float, str]]:
     """Yield the words of a request's text, each with the delay in seconds before it is sent.
 
-    An empty word marks the end of the text.
+    The delays depend on the request's behaviour. An empty word marks the end of the text.
     """
     for number, word in enumerate(call.text.split()):
         yield PACE_S[call.manner] if number else 0.0, f"{word} "

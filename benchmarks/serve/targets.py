@@ -49,7 +49,7 @@ async def open_targets(
     urls: Sequence[tuple[str, str]] = (),
     processes: int = 1,
 ) -> AsyncIterator[list[Target]]:
-    """Context manager that starts a runtime for each variant, or uses running servers.
+    """Start a runtime for each variant and terminate it on exit, or use running servers.
 
     Args:
         variants: Variants of the settings. They are ignored if `urls` is not empty.

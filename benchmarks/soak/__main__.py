@@ -1,4 +1,4 @@
-"""Run a soak test: all modes and APIs, cancels, disconnects, slow readers, invalid input.
+"""Soak test: all modes and APIs, cancels, disconnects, slow readers and invalid input.
 
 `python -m benchmarks.soak --minutes 15` runs twice as many clients as there are slots. Each complete stream is
 compared, byte for byte, with the audio of the same request alone. The exit status is 1 if a guarantee was violated.
@@ -35,9 +35,9 @@ def main() -> int:
 
 
 async def soak(arguments: argparse.Namespace) -> SoakReport:
-    """Start a runtime without a queue, run every request alone, and then run the load.
+    """Start a runtime, run every request alone and then under load, and return a report.
 
-    The result is a report.
+    The runtime has no waiting queue.
     """
     options = [option for model in arguments.model for option in ("--model", model)]
     options += ["--max-slots", str(arguments.slots)]

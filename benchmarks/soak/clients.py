@@ -51,7 +51,7 @@ MAX_SLOWDOWN = 2.0  # Maximum ratio of TTFA (without queueing time) under load t
 class SoakReport:
     """Results of all clients of a soak test, and resource usage of the server.
 
-    Resource usage is measured after a third of the time and at the end.
+    The resource usage is measured after a third of the time and at the end.
     """
 
     replies: Counter[str] = field(default_factory=Counter)
@@ -268,9 +268,9 @@ class SoakClients:
 
 
 class RequestRefused(Exception):
-    """Error for a response with an error code.
+    """Error for a request that was refused or failed.
 
-    `code` is this code.
+    `code` is the error code in the response.
     """
 
     def __init__(self, code: str) -> None:

@@ -175,9 +175,9 @@ async def connect(
     timeout: float | None = CONNECT_S,  # noqa: ASYNC109  as in httpx and openai
     proxy: Proxy = True,
 ) -> AsyncIterator[Client]:
-    """Context manager that opens a session with the runtime or studio at a URL.
+    """Open a session with the runtime or studio at a URL, and close it on exit.
 
-    When the block is left, running utterances are cancelled.
+    When the ``async with`` block is left, running utterances are cancelled.
 
     Args:
         url: URL with http(s) or ws(s), with or without the path of the route.

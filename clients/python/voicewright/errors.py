@@ -20,8 +20,8 @@ class SpeechRefused(VoicewrightError):
     """Error response of the runtime to a request.
 
     `code` is an error code in docs/api.md, Errors. `param` is the name of the invalid field, or None. `facts` has the
-    values in the message, for translations. `retry_after_s` is the time to wait before a retry, or None.
-    `partial_audio` is True if some audio was already sent.
+    values that the message contains, so that an application can translate the message. `retry_after_s` is the time to
+    wait before a retry, or None. `partial_audio` is True if some audio was already sent.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ class Open(Protocol):
 
 
 class Send(Protocol):
-    """Callback that sends one message to the runtime.
+    """Callback that sends one message of an utterance to the runtime.
 
     The callback may raise ConnectionLost.
     """
@@ -153,7 +153,7 @@ class Speech:
         await self._send("playback", context_id=self.context_id, played_ms=ms, **more)
 
     async def cancel(self, played_ms: float | None = None) -> None:
-        """Cancel the utterance, so that no more audio chunks are returned.
+        """Cancel the utterance, after which no more audio chunks are returned.
 
         `played_ms` is the duration of the played audio in milliseconds. `end` is set when the runtime confirms the
         cancellation.

@@ -1,4 +1,4 @@
-"""Synchronous client: ``with connect(…) as client``, ``for chunk in speech``.
+"""Synchronous client, used as ``with connect(…) as client`` and ``for chunk in speech``.
 
 Each connection has an event loop on a separate thread. Therefore, the client also works in a notebook in which an event
 loop is running. Methods may be called on any thread. Callbacks run on the connection's thread.
@@ -25,7 +25,7 @@ T = TypeVar("T")
 class Speech:
     """Utterance (speech of one text), which is an iterator over its audio chunks.
 
-    It has the methods of `voicewright.Speech`, without async.
+    It has the methods of `voicewright.Speech`, but they are not coroutines.
     """
 
     def __init__(self, loop: _Loop, speech: aio_speech.Speech) -> None:
@@ -91,7 +91,10 @@ class Speech:
 
 
 class Client:
-    """Open session with a runtime, with the methods of `voicewright.Client` without async."""
+    """Open session with a runtime.
+
+    It has the methods of `voicewright.Client`, but they are not coroutines.
+    """
 
     def __init__(self, loop: _Loop, client: aio.Client) -> None:
         self.session = client.session
@@ -183,7 +186,7 @@ class Client:
 def connect(
     url: str, *, api_key: str | None = None, timeout: float | None = CONNECT_S, proxy: Proxy = True
 ) -> Iterator[Client]:
-    """Context manager that opens a session with the runtime or studio at a URL.
+    """Open a session with the runtime or studio at a URL, and close it on exit.
 
     The arguments and exceptions are those of `voicewright.connect`.
     """

@@ -15,7 +15,7 @@ KIND_S16LE = 1
 
 
 class Frame(NamedTuple):
-    """Binary audio message: the utterance's channel number, first sample index and PCM bytes."""
+    """Binary audio message: utterance channel, index of its first sample, and PCM bytes."""
 
     channel: int
     first_sample: int
