@@ -27,7 +27,7 @@ Given = TypeVarTuple("Given")
 
 
 def is_installed(package: str) -> bool:
-    """True if a distribution package is installed (it is not imported)."""
+    """Return True if a distribution package is installed (it is not imported)."""
     try:
         version(package)
     except PackageNotFoundError:

@@ -70,7 +70,7 @@ def choose(requested: str) -> str:
 
 
 def is_usable(python: str, requested: str) -> bool:
-    """True if an environment's interpreter runs, is supported, and has pip.
+    """Return True if an environment's interpreter runs, is supported, and has pip.
 
     If a version is requested, the interpreter must also have this version.
     """

@@ -20,7 +20,7 @@ TORCH_SIZE = {"cpu": "0.2 GB to download, 0.75 GB on disk", "cuda": "3 GB to dow
 
 
 def has_nvidia_card() -> bool:
-    """True if this machine seems to have an NVIDIA GPU.
+    """Return True if this machine seems to have an NVIDIA GPU.
 
     This is the case if an NVIDIA driver is loaded, which has the file /dev/nvidiactl, except under WSL. It is also the
     case if the command nvidia-smi is available.
@@ -29,7 +29,7 @@ def has_nvidia_card() -> bool:
 
 
 def is_reachable(index: str) -> bool:
-    """True if a package index responds with its list of torch releases in time.
+    """Return True if a package index responds with its list of torch releases in time.
 
     The timeout is `INDEX_TIMEOUT_S`.
     """
@@ -41,7 +41,7 @@ def is_reachable(index: str) -> bool:
 
 
 def is_installed(pin: str) -> bool:
-    """True if the pinned version of a package is installed, as any build.
+    """Return True if the pinned version of a package is installed, as any build.
 
     For example, 2.13.0+cpu is a build of torch==2.13.0.
     """

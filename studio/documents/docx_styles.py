@@ -53,7 +53,7 @@ def descendants(element: etree._Element, *names: str) -> Iterator[etree._Element
 
 
 def contains_any(element: etree._Element, *names: str) -> bool:
-    """True if the element itself or a descendant has one of the names."""
+    """Return True if the element itself or a descendant has one of the names."""
     return next(descendants(element, *names), None) is not None
 
 

@@ -26,7 +26,7 @@ _BYTE_ORDER_MARKS = b"\xef\xbb\xbf\xff\xfe"  # Bytes of the UTF-8 and UTF-16 byt
 
 
 def is_html(data: bytes) -> bool:
-    """True if a file starts with HTML in UTF-8, UTF-16 or UTF-32."""
+    """Return True if a file starts with HTML in UTF-8, UTF-16 or UTF-32."""
     return _HTML.match(data[:_HEAD_BYTES].replace(b"\0", b"").lstrip(_BYTE_ORDER_MARKS)) is not None
 
 

@@ -93,7 +93,7 @@ class Row:
         return re.sub(r"\d+", "#", self.text.casefold()).strip(), round(self.y / 4)
 
     def is_beside(self, y: float, size: float) -> bool:
-        """True if text at the height `y` is next to the form field that this row represents.
+        """Return True if text at the height `y` is next to the form field of this row.
 
         `y` and the font `size` of the text are in points.
         """

@@ -52,7 +52,7 @@ ASK_S = 5.0
 
 
 def is_host(request: Request, settings: StudioSettings) -> bool:
-    """True if the request comes from the host (the person who operates the studio).
+    """Return True if the request comes from the host (the person who operates the studio).
 
     This is the case if the request has the host's secret key. It is also the case if the request comes from this
     machine and the studio is not reachable from other machines. Then the Host header must name this machine, and no

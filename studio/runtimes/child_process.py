@@ -166,7 +166,7 @@ class Refused(Exception):
 
 
 async def fits_alongside(command: Sequence[str]) -> bool:
-    """True if new checkpoints fit into memory while the current checkpoints stay loaded.
+    """Return True if new checkpoints fit into memory in addition to the current checkpoints.
 
     The option --check of the runtime's `command` measures this in a child process.
 
@@ -222,7 +222,7 @@ async def query_runtime(client: httpx.AsyncClient, url: str) -> Answer:
 
 
 async def answers(client: httpx.AsyncClient, url: str) -> bool:
-    """True if a GET request of the URL returns status 200."""
+    """Return True if a GET request of the URL returns status 200."""
     try:
         return (await client.get(url)).status_code == httpx.codes.OK
     except httpx.HTTPError:

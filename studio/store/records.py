@@ -241,7 +241,7 @@ def _untagged(record: dict[str, Any], text: str) -> str:
 
 
 def is_script_id(text: str) -> bool:
-    """True if the text is a valid id of a stored speech script."""
+    """Return True if the text is a valid id of a stored speech script."""
     return _SCRIPT_ID.fullmatch(text) is not None
 
 

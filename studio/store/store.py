@@ -165,7 +165,7 @@ class Store:
 
 
 def is_lasting(folder: Path, env: Mapping[str, str] | None = None, mounts: str = "/proc/self/mounts") -> bool:
-    """True if the files in a folder are kept when the machine or container restarts.
+    """Return True if the files in a folder are kept when the machine or container restarts.
 
     On a Hugging Face Space, only files on mounted volumes such as /data are kept. On other machines, all files are
     kept.

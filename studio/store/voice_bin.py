@@ -45,7 +45,7 @@ class VoiceBin:
                 surplus.unlink(missing_ok=True)
 
     def has(self, owner: str, voice_id: str) -> bool:
-        """True if the recycle bin has the file of this voice."""
+        """Return True if the recycle bin has the file of this voice."""
         self.purge()
         return self._path(owner, voice_id).exists()
 

@@ -167,7 +167,7 @@ class VisitLimits:
 
 
 def stores(scope: Scope) -> bool:
-    """True if a request would store data of the visitor in the studio or the runtime."""
+    """Return True if a request would store data of the visitor in the studio or the runtime."""
     path = scope["path"]
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
     return is_change and path.startswith(_STORING_PATHS) and path not in _NOT_STORING_PATHS

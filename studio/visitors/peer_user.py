@@ -22,7 +22,10 @@ _ROOT_UID = 0  # User id of root, who has access to everything. The relay of WSL
 
 
 def is_own_user(connection: HTTPConnection) -> bool:
-    """True if the client's process runs as the studio's user or root, or if this is unknown."""
+    """Return True if the client's process runs as the studio's user or as root.
+
+    The result is also True if the user is unknown.
+    """
     user = peer_user(connection)
     return user is None or user in {_ROOT_UID, os.getuid()}
 

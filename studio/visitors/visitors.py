@@ -160,7 +160,7 @@ def cookie(value: str, *, secure: bool) -> str:
 
 
 def is_https(scope: MutableMapping[str, Any], headers: Headers) -> bool:
-    """True if the browser used HTTPS, even if a proxy has forwarded the request."""
+    """Return True if the browser used HTTPS, even if a proxy has forwarded the request."""
     return (headers.get("x-forwarded-proto") or str(scope.get("scheme", ""))).split(",")[0].strip() == "https"
 
 

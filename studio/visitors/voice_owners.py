@@ -47,7 +47,7 @@ def whose_voices(visitors: Visitors) -> Whose | None:
 
 
 def stores_in_runtime(scope: Scope) -> bool:
-    """True if a request would store a voice or a dictionary of the visitor in the runtime."""
+    """Return True if a request would store a voice or a dictionary in the runtime."""
     # The path comes from the scope, because a request's `url` also depends on the Host header.
     path = str(scope["path"])
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
