@@ -271,9 +271,9 @@ class RequestStats:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Event: the request is waiting for a slot.
+    """Event of a request that waits for a slot.
 
-    ``position`` 0 is the next request that gets a slot.
+    The request with ``position`` 0 gets the next slot.
     """
 
     position: int
@@ -282,7 +282,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """Event: the request has received a slot, and its generation starts.
+    """Event of a request that has received a slot and starts to generate.
 
     ``notes`` are human-readable messages about settings that the checkpoint ignores.
     """
@@ -294,7 +294,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioChunk:
-    """Event: the next piece of audio.
+    """Event with the next piece of a request's audio.
 
     Shapes: codes [n, Q] int64, where n = 0 for a pause. pcm is mono s16le with n * samples_per_frame samples, or the
     silence of the pause.
@@ -307,7 +307,7 @@ class AudioChunk:
 
 @dataclass(frozen=True, slots=True)
 class WaitingForText:
-    """Event: the request has spoken all text received so far and waits for more text.
+    """Event of a request that has spoken all received text and waits for more text.
 
     All audio has been emitted. ``chars`` is the number of characters received at that time. If the client has sent more
     text, the event is outdated.

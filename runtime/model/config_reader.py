@@ -62,7 +62,7 @@ class Notes:
     unknown: list[str] = field(default_factory=list)
 
     def unknown_in(self, raw: dict[str, Any], known: frozenset[str], section: str) -> None:
-        """Record the fields of a section that are not in `known` or in UNUSED_FIELDS."""
+        """Record the fields of a section that are neither in `known` nor in UNUSED_FIELDS."""
         self.unknown += [_named(section, name) for name in raw if name not in known | UNUSED_FIELDS]
 
     def describe(self) -> str:

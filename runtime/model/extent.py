@@ -47,7 +47,7 @@ def zeroed(x: Tensor, length: Tensor | None) -> Tensor:
 
 
 def mean(x: Tensor, length: Tensor | None) -> Tensor:
-    """Return the mean over the first `length` steps of x, or over all steps for None.
+    """Return the mean of the first `length` steps of x, or of all steps if it is None.
 
     Shapes: x [..., T] -> [..., 1].
     """

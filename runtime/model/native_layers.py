@@ -109,7 +109,7 @@ class NativePredictor(NativeLayers):
 
 
 class NotSupported(Exception):
-    """Raised if the C++ operators do not support a matrix product or a dtype."""
+    """Error for a matrix product or a dtype that the C++ operators do not support."""
 
 
 class Words:

@@ -179,7 +179,10 @@ class Host:
         log_end(request_log, event)
 
     def refused(self, error: SpeechError) -> None:
-        """Count a refused request, unless `ended` has already counted this error."""
+        """Count a refused request in the metrics.
+
+        An error that `ended` has already counted is not counted again.
+        """
         if error not in self._ends:
             self.metrics.refused(error.code)
 
@@ -230,7 +233,7 @@ class Host:
     async def watch(self) -> Exit:
         """Wait until the engine fails, and return the reason as an exit status.
 
-        `load` must be called before.
+        Call `load` first.
         """
         assert self._watchdog is not None, "the engine is there"
         return await self._watchdog.watch()

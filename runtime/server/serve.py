@@ -1,4 +1,4 @@
-"""Start and shutdown of the runtime process with its socket, web server and engine."""
+"""Startup and shutdown of the runtime process with its socket, web server and engine."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def remove_file(folder: Path, name: str) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete the temporary files in a folder that were left by killed processes.
+    """Delete the temporary files that killed processes have left in a folder.
 
     The caller must hold the lock of the folder, so no other writer is active.
     """

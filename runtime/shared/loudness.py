@@ -42,7 +42,10 @@ def integrated(samples: NDArray[np.int16]) -> float | None:
 
 
 def integrated_of(pieces: Iterable[NDArray[np.int16]]) -> float | None:
-    """Return the loudness of audio in consecutive pieces, in LUFS or None like `integrated`.
+    """Return the gated integrated loudness in LUFS of audio that is given in pieces.
+
+    Returns:
+        None if the audio is silent or shorter than 400 ms.
 
     Shapes: each piece [N], N >= 1, mono, 24 kHz.
     """

@@ -55,7 +55,7 @@ class Owned(Generic[Kept, Item, Edit]):
         """Change an item of the owner, and return the changed item.
 
         Raises:
-            not_yours: The item is shared. Errors of the store are also raised.
+            SpeechError: The item is shared (`not_yours`), or the store has refused the change.
         """
         self._check_owned(item_id)
         changed: Item = self.own.change(item_id, edit)
@@ -65,7 +65,7 @@ class Owned(Generic[Kept, Item, Edit]):
         """Delete an item of the owner.
 
         Raises:
-            not_yours: The item is shared. Errors of the store are also raised.
+            SpeechError: The item is shared (`not_yours`), or the store has refused the deletion.
         """
         self._check_owned(item_id)
         self.own.delete(item_id)

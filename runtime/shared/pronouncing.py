@@ -41,7 +41,8 @@ _LOOKBEHIND_CHARS = 2  # Number of characters before a match that determine if i
 class Dictionary:
     """Pronunciation dictionary in a form in which words are found fast.
 
-    A match of `apart` in square brackets counts only if it is a tag or would become a tag.
+    Text in square brackets that matches `apart` is protected only if it is a tag, or would become a tag by
+    replacements.
 
     Args:
         entries: Words with replacements. If a word occurs more than once, its first entry is used.

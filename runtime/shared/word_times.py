@@ -56,7 +56,7 @@ class TimedWords:
         return TimedWords(list(self.spans), start, end)
 
     def join(self, later: TimedWords) -> None:
-        """Append the words of audio that follows this audio."""
+        """Append the words of the audio that is played after this audio."""
         self.spans.extend(later.spans)
         self.start.extend(later.start)
         self.end.extend(later.end)

@@ -55,7 +55,7 @@ class Activity:
 
 
 def by_loudness(samples: NDArray[np.float32]) -> Activity:
-    """Detect speech by loudness.
+    """Detect speech by loudness, and return the speech activity of the recording.
 
     A window is speech if it is not much quieter than the loudest window.
 
@@ -66,7 +66,7 @@ def by_loudness(samples: NDArray[np.float32]) -> Activity:
 
 
 def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
-    """Detect speech from the speech probabilities that a network has computed.
+    """Return the speech activity for speech probabilities that a network has computed.
 
     Speech starts at a higher probability than it ends (hysteresis). Short gaps and short bursts are removed.
 

@@ -56,7 +56,7 @@ class Levels:
 
 
 def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
-    """Measure the levels of a recording before it is trimmed.
+    """Return the levels of a recording that is not trimmed yet.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     """

@@ -45,7 +45,7 @@ class Intake:
 
 
 def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination:
-    """Check the quality of a recording and compare its length with the transcript.
+    """Check a recording and the length of its transcript, and return the result.
 
     Args:
         samples: Recording that `read_reference` has accepted.
@@ -87,7 +87,7 @@ def require_speech(examination: Examination, limits: Limits) -> None:
 
 
 def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limits: Limits) -> Intake:
-    """Check and trim a recording so that it can be stored as a voice.
+    """Check and trim a recording, and return it in a form that can be stored as a voice.
 
     Args:
         samples: Recording that `read_reference` has accepted.

@@ -67,7 +67,7 @@ def is_other_file(data: bytes) -> bool:
 
 
 def read_other_file(data: bytes, limits: Limits) -> Profile | DemoVoice:
-    """Read an untrusted voice file of another program.
+    """Read an untrusted voice file of another program, and return its voice.
 
     Raises:
         VoiceFileInvalid: The file is damaged or belongs to an unknown program.

@@ -28,7 +28,7 @@ WEIGHTS = shipped("runtime", "assets/silero-vad") / "model.safetensors"
 
 
 def find_speech(samples: NDArray[np.float32]) -> Activity:
-    """Detect speech in a recording.
+    """Detect speech in a recording, and return the recording's speech activity.
 
     A minute of audio takes about 0.3 s of CPU time.
 

@@ -38,7 +38,7 @@ def query_heads(qkv: Tensor, heads: QKNormRope, cache: KVView, new: int, *indice
 
 @triton.jit
 def partners(dims, D: tl.constexpr):
-    """Return, for each dimension of a head, the index of its partner in the RoPE pair."""
+    """Return the index of each head dimension's partner in its RoPE pair."""
     HALF: tl.constexpr = D // 2
     return tl.where(dims < HALF, dims + HALF, dims - HALF)
 

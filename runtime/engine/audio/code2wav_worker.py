@@ -38,7 +38,7 @@ TaskFilter = Callable[[Code2WavTask], bool]
 
 
 def accept_every_task(task: Code2WavTask) -> bool:
-    """Return True, as the filter of a worker with a single thread, which runs all tasks."""
+    """Return True for every task, because a single worker thread runs all tasks."""
     return True
 
 

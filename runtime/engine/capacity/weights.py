@@ -131,7 +131,7 @@ class WeightBits:
 
 
 def word_of(weights: Weights) -> str:
-    """Return the name of the weights' quantization or, for unquantized weights, of the dtype."""
+    """Return the name of the quantization, or of the dtype if the weights are unquantized."""
     dtype, quantization = weights
     return quantization or str(dtype).removeprefix("torch.")
 

@@ -41,7 +41,7 @@ PLAIN, SORTED = 0, 1
 
 
 class FrameLost(Exception):
-    """Raised if the device has generated a frame, but the host cannot read its result.
+    """Error for a frame that the device has generated, but whose result the host cannot read.
 
     The launch cannot be retried, because a retry would generate the next frame.
     """

@@ -296,7 +296,7 @@ class SlotCache:
         return ~greedy
 
     def is_plain(self, slots: NDArray[np.int64]) -> bool:
-        """True if no slot needs a sort for top-k and top-p, for both the talker and the predictor.
+        """True if no slot needs a sort for top-k or top-p in the talker and the code predictor.
 
         Shapes: slots [B].
         """

@@ -84,7 +84,7 @@ class InFlight:
 
     @property
     def may_begin(self) -> bool:
-        """True if the next decode step may be launched, because few enough frames are unread."""
+        """True if the number of unread frames allows the launch of another decode step."""
         return len(self._frames) <= self._max_in_flight
 
     @property

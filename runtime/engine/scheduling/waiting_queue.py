@@ -130,7 +130,7 @@ class WaitingQueue:
     def remove_loaded(
         self, is_loaded: Callable[[Sequence], bool] = lambda sequence: True
     ) -> list[tuple[Sequence, list[Command]]]:
-        """Remove and return the requests that need not wait for a checkpoint any more.
+        """Remove and return the requests that no longer have to wait for their checkpoint.
 
         Args:
             is_loaded: Function that returns True for such a request.

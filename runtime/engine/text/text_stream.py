@@ -180,7 +180,7 @@ class TextStream:
 
     @property
     def waits_for_text(self) -> bool:
-        """True if everything received is spoken, and the text so far may be the end of a sentence.
+        """True if all received text is spoken, and a sentence may end after it.
 
         The text must not be marked as complete.
         """

@@ -243,7 +243,7 @@ def read_message(fields: dict[str, Any], limits: Limits) -> ClientMessage:
 
 
 def read_file_options(query: Mapping[str, str]) -> FileOptions:
-    """Validate the query parameters of an HTTP route.
+    """Validate the query parameters of a speech route and return them as `FileOptions`.
 
     Raises:
         BadRequest: A parameter has an invalid value.
@@ -252,7 +252,7 @@ def read_file_options(query: Mapping[str, str]) -> FileOptions:
 
 
 def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
-    """Validate the query parameters of a WebSocket.
+    """Validate the query parameters of a WebSocket route and return them as `SocketOptions`.
 
     Raises:
         BadRequest: A parameter has an invalid value.

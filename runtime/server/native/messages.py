@@ -125,7 +125,7 @@ class ContextCancelled(TypedDict):
 
 
 class Error(TypedDict):
-    """Last message of the utterance `context_id`.
+    """Error message, which is the last message of the utterance `context_id`.
 
     A null id means that a message was refused or the socket closes.
     """

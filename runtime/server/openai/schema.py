@@ -179,7 +179,7 @@ class SpeechBody(SpeechFields):
 
 
 def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is_in_batch: bool = False) -> SpeechBody:
-    """Validate the decoded body of a speech request.
+    """Validate the decoded body of a speech request and return it as a `SpeechBody`.
 
     Args:
         fields: Decoded body.

@@ -183,7 +183,7 @@ class Dialect(ABC, Generic[Speaking]):
             self._give_notice(remaining_s)
 
     def work(self) -> None:
-        """Do a limited number of steps of pending work, such as the end of a sentence.
+        """Do a limited number of steps of the session's pending work.
 
         After the call, `has_work` is True if more work may be pending.
         """

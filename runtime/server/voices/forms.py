@@ -56,7 +56,7 @@ class VoiceForm:
 
 
 async def read_form(request: Request, limits: Limits) -> VoiceForm:
-    """Read and check the multipart form of a voice upload.
+    """Read and check the multipart form of a voice upload, and return its fields and file.
 
     Large files are buffered on disk during the request.
 
@@ -70,7 +70,7 @@ async def read_form(request: Request, limits: Limits) -> VoiceForm:
 
 
 def voice_of(form: VoiceForm, limits: Limits) -> Voice:
-    """Validate an upload form and create its voice.
+    """Validate an upload form, and create and return a voice from its fields and file.
 
     Raises:
         BadRequest: A field of the form is invalid.

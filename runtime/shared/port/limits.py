@@ -136,7 +136,7 @@ async def body_pieces(
 async def whole_body(request: Request, *, max_bytes: int, idle_s: float, what: str = "The body") -> bytes:
     """Return the complete body of a request.
 
-    Raises the same exceptions as `body_pieces`.
+    The exceptions are the same as for `body_pieces`.
     """
     return b"".join([piece async for piece in body_pieces(request, max_bytes=max_bytes, idle_s=idle_s, what=what)])
 

@@ -97,7 +97,7 @@ _KERNEL_GRACE_S = 15.0
 def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> socket.socket:
     """Bind a socket to an address and listen for connections.
 
-    Same arguments and exceptions as `bind`.
+    The arguments and exceptions are the same as for `bind`.
     """
     listener = bind(settings, host, port, option=option)
     listener.listen(LISTEN_BACKLOG)
