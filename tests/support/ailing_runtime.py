@@ -20,7 +20,7 @@ OPENED: list[engine.Engine] = []
 
 
 class Ailing(engine.Engine):
-    """Engine that adds itself to the list `OPENED`, so that signal handlers can find it."""
+    """Engine that adds itself to the list `OPENED`, which the signal handlers use."""
 
     def __init__(self, *arguments: object, **kwargs: object) -> None:
         super().__init__(*arguments, **kwargs)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Context manager that starts app.py with its runtime on a free port."""
+"""Function that starts app.py with its runtime on a free port, for tests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _children(task: Path) -> list[str]:
 def running_app(
     arguments: Sequence[str], *, log: IO[str] | None = None, instant: bool = False, module: str = "", **variables: str
 ) -> Iterator[App]:
-    """Context manager that starts app.py and yields it when it has printed its URL.
+    """Start app.py, and yield it when it has printed its URL.
 
     On exit, the process is stopped with SIGINT.
 
@@ -79,7 +79,7 @@ def running_app(
 
 
 def _ended(process: subprocess.Popen[str], within_s: float) -> bool:
-    """Send SIGINT if the process runs, and return True if it ends within `within_s`."""
+    """Send SIGINT if the process runs, and return True if it ends within `within_s` seconds."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):

@@ -60,7 +60,7 @@ class BadNetwork:
             reset(writer)
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cut_after: int | None) -> None:
-        """Forward data from `reader` to `writer` until one of the two peers closes its connection."""
+        """Forward data from `reader` to `writer` until one of the two connections is closed."""
         underway: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MAX_SEGMENTS_IN_FLIGHT)
         delivering = asyncio.create_task(self._deliver(underway, writer))
         due, loop = 0.0, asyncio.get_running_loop()
@@ -107,7 +107,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def bad_network(port: int, link: Link) -> AsyncIterator[BadNetwork]:
-    """Context manager that runs a proxy for a local port over a simulated link.
+    """Run a proxy for a local port over a simulated link.
 
     All connections are reset when the block ends.
     """

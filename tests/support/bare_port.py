@@ -64,7 +64,7 @@ class Port:
         return PlainTextResponse("done")
 
     async def busy(self, _: Request) -> Response:
-        """Block the event loop for `BUSY_S` of processor time and return a response."""
+        """Block the event loop for `BUSY_S` seconds of processor time, and return a response."""
         until = time.thread_time() + BUSY_S
         while time.thread_time() < until:
             pass
@@ -153,7 +153,7 @@ async def ask(port: int, path: str, version: str = "1.1") -> bytes:
 
 
 async def exchange(port: int, *pieces: bytes | None) -> bytes:
-    """Send `pieces` on a new connection, and return all bytes that the server sends.
+    """Send `pieces` on a new connection, and return all bytes of the server's response.
 
     If a piece is None, the function waits for the first byte of a response before it sends the next piece.
     """

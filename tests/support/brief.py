@@ -36,8 +36,8 @@ def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit the captured Code2Wav graphs to a few shapes, so that engines start faster.
 
     By default, every engine captures up to 44 shapes. The remaining shapes still have several lengths and batch sizes,
-    so chunks are split, and batches are split or padded. tests/unit/engine/test_sound_graphs.py and test_npu_engine.py
-    test all shapes.
+    so that chunks are split, and batches are split or padded. tests/unit/engine/test_sound_graphs.py and
+    test_npu_engine.py test all shapes.
     """
     families = {
         Stream.FIRST_AUDIO: Family((1, 2), (1, 2)),

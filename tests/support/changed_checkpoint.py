@@ -1,4 +1,4 @@
-"""Functions that change the weights, shards or configuration of a checkpoint folder."""
+"""Functions that change the weights, shards or configuration of a checkpoint in a folder."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class RunningCluster:
         return list(httpx.get(f"{self.url}/cluster", headers=self.headers, timeout=10.0).json()["replicas"])
 
     def runtimes(self) -> dict[int, int]:
-        """Return the process IDs of the runtime processes, keyed by port."""
+        """Return the process IDs of the cluster's runtime processes, keyed by port."""
         return runtimes(self.process.pid)
 
     def ready(self) -> list[str]:
@@ -115,10 +115,7 @@ class RunningCluster:
         return await self._until(seen)
 
     async def until_each_speaks(self) -> int:
-        """Send requests until every replica has generated speech.
-
-        The result is the number of replicas.
-        """
+        """Wait until each replica was seen generating speech, and return the number of replicas."""
         spoke: set[str] = set()
 
         def seen(replicas: list[dict[str, Any]]) -> int | None:
@@ -154,7 +151,7 @@ class RunningCluster:
 
 
 def on_a_loop(test: Callable[[RunningCluster], Coroutine[None, None, None]]) -> Callable[[RunningCluster], None]:
-    """Decorator that runs an async test in its own event loop."""
+    """Decorate an async test so that it runs in its own event loop."""
 
     @functools.wraps(test)
     def run(cluster: RunningCluster) -> None:
@@ -172,7 +169,7 @@ def command(url: str, *arguments: str) -> list[str]:
 def running_cluster(
     folder: Path, *arguments: str, key: str = "", without: Collection[str] = (), **environment: str
 ) -> Iterator[RunningCluster]:
-    """Context manager that starts a cluster, and stops it on exit.
+    """Start a cluster, and stop it on exit.
 
     Args:
         folder: Folder with the stored voices.
@@ -211,7 +208,7 @@ def running_cluster(
 
 @asynccontextmanager
 async def holding(url: str) -> AsyncIterator[None]:
-    """Context manager that keeps one slot of the engine at `url` busy.
+    """Keep one slot of the engine at `url` busy until the block ends.
 
     It requests long speech and does not read the audio, so the request does not finish.
     """
@@ -257,7 +254,7 @@ class Load:
 
 
 async def hear(url: str, text: str) -> StreamResult:
-    """Request speech for `text` on a new WebSocket, and return the result.
+    """Request speech for `text` on a new WebSocket, and return its audio and durations.
 
     If the server refuses the request and reports a retry time, the function waits and retries for up to a minute.
     """

@@ -24,7 +24,7 @@ Facts = dict[str, Any]
 
 
 def compiled(kernel: str) -> list[Facts]:
-    """Compile a kernel in all its shapes in a separate process, and return their reports.
+    """Compile a kernel in all its shapes in a separate process, and return facts about each.
 
     `kernel` is gemm, small_m_gemm or medium_m_gemm.
     """

@@ -1,4 +1,4 @@
-"""Measurement of the time to first audio with four concurrent clients and with one client.
+"""Comparison of the time to first audio with four concurrent clients and with one.
 
 The pull request 3322 of vLLM-Omni requires that the ratio of the two medians is at most four. Measured ratios are at
 most 1.3, so the limit leaves a margin for a busy machine.
@@ -43,7 +43,7 @@ async def _medians(server: RunningServer) -> tuple[float, float]:
 
 
 def medians_on(device: str) -> tuple[float, float]:
-    """Start a server with the embedded voice on `device`, and measure the time to first audio.
+    """Start a server with the embedded voice on `device`, and measure times to first audio.
 
     Returns:
         Median times in milliseconds with one client and with four concurrent clients.

@@ -159,7 +159,7 @@ def _relations(targets: dict[str, str]) -> str:
 def letter(*paragraphs: tuple[str, str], title: str = "", table: list[list[str]] | None = None) -> bytes:
     """Return a DOCX file with paragraphs and an optional table.
 
-    Each paragraph is a pair of style and text.
+    Each paragraph is a pair of paragraph style and text.
     """
     rows = [[paragraph(cell) for cell in row] for row in table or []]
     body = "".join(paragraph(text, style=style.replace(" ", "")) for style, text in paragraphs)

@@ -48,7 +48,7 @@ Codes = NDArray[np.int64]
 
 @dataclass(slots=True)
 class VirtualClock:
-    """Virtual clock in seconds that tests advance."""
+    """Virtual clock that tests advance, in seconds."""
 
     now: float = 100.0
 
@@ -247,7 +247,7 @@ def streamed(text: str = "Hello world, the old phone is slow.", **kwargs: Any) -
 def speak_live(
     engine: Engine, request: SpeechRequest, pieces: Sequence[str], ticks: Sequence[int] = ()
 ) -> EventRecorder:
-    """Submit a request with streamed text, send the text in pieces, and return the events.
+    """Submit a request, send its text in pieces to the engine, and return the events.
 
     `ticks` has the number of engine ticks after each piece.
     """

@@ -10,7 +10,7 @@ ROOMS = (runtime.errors, studio.errors)
 
 
 def tree(root: type[SpeechError] = SpeechError) -> dict[type[SpeechError], type[SpeechError]]:
-    """Return all subclasses of the error class `root` with their parent classes.
+    """Return all subclasses of the error class `root`, mapped to their parent classes.
 
     Only classes of this repository are included.
     """

@@ -20,7 +20,7 @@ Change = Callable[[Slots, NDArray[np.int64], FrameResult], FrameResult]
 
 
 def launched(slots: Slots, result: FrameResult, device: Device) -> LaunchedFrame:
-    """Return a launched frame whose result is already known."""
+    """Return a launched frame of these slots that already has this result."""
     output = torch.from_numpy(np.column_stack((result.codes, result.ended, result.finite)).astype(np.int64))
     memory = device.host_memory(*output.shape, dtype=torch.int64)
     device.to_host(output, memory)
@@ -39,9 +39,9 @@ class Changed(LaunchedFrame):
 
 
 def change_frames(runner: ModelRunner, change: Change) -> None:
-    """Change the results of all later frames of a model runner with the function ``change``.
+    """Pass the results of all later frames of a model runner through the function ``change``.
 
-    The first frame of each row is not changed.
+    The results of the first frame of each row are not changed.
     """
     step, first, frames = runner.step, runner.first, np.zeros(runner.slot_cache.slots, np.int64)
 
@@ -63,7 +63,7 @@ def end_parts_after(core: EngineCore, frames: int | Callable[[int], int]) -> Non
     """Make the talker end every segment after a given number of frames.
 
     Args:
-        frames: Number of frames, or a function from the index of the segment to that number.
+        frames: Number of frames, or a function that returns it for the index of a segment.
     """
     eos = core.checkpoint.config.talker.codec_eos_token_id
     begun = 0

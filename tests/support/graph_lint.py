@@ -1,4 +1,4 @@
-"""Dispatch mode that detects operations that cannot be captured in a graph.
+"""Dispatch mode that detects operators that a device graph cannot capture.
 
 It detects reads by the host, data-dependent shapes, random numbers of the device's generator, copies between devices
 and operators that Ascend graphs do not support. Use it with meta tensors: they compute nothing, and their device
@@ -105,7 +105,7 @@ class GraphLint(TorchDispatchMode):
 
 @contextmanager
 def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
-    """Context manager that detects operators which cannot be captured in a graph.
+    """Detect operators in the block that a device graph cannot capture.
 
     `device` is the device whose graphs are checked.
 
@@ -121,7 +121,7 @@ def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
 
 @contextmanager
 def hands_off() -> Iterator[None]:
-    """Context manager in which the current thread must not exchange data with the host.
+    """Forbid the current thread to exchange data with the host in the block.
 
     The thread can neither create tensors from host data nor read tensors.
     """

@@ -36,7 +36,7 @@ class HangingDevice(CpuDevice):
 
 
 class Arrival:
-    """Device event that is complete as soon as the device does not hang."""
+    """Device event that is complete if the device is not blocked by the test."""
 
     def __init__(self, flows: threading.Event) -> None:
         self._flows = flows

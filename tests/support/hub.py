@@ -30,7 +30,7 @@ PIECE = 16384
 
 @dataclass
 class Hub:
-    """Fake Hugging Face Hub, with its repositories by id and the faults to simulate."""
+    """Fake Hugging Face Hub with repositories, and with faults that a test selects."""
 
     repositories: dict[str, Path] = field(default_factory=dict)
     rate: float | None = None  # Number of bytes of weights per second. None disables the limit.
@@ -62,7 +62,7 @@ class Hub:
 
 @contextmanager
 def asked_here(hub: Hub, home: Path) -> Iterator[Hub]:
-    """Context manager in which huggingface_hub uses the fake Hub and the cache folder `home`."""
+    """Make huggingface_hub use the fake Hub and the cache folder `home` in the block."""
     with serving(hub), pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "ENDPOINT", hub.url)
         patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}")
@@ -72,7 +72,7 @@ def asked_here(hub: Hub, home: Path) -> Iterator[Hub]:
 
 @contextmanager
 def serving(hub: Hub) -> Iterator[Hub]:
-    """Context manager that runs the HTTP server of the fake Hub at `hub.url`."""
+    """Run the HTTP server of the fake Hub at `hub.url`, and yield the fake Hub."""
     handler = type("Handler", (_Handler,), {"hub": hub})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Start the studio like app.py, but with a runtime that generates audio instantly.
+"""Launcher of the studio, like app.py, but with a runtime that generates audio instantly.
 
 If the environment variable INSTANT_WEB_PORT is set, all web addresses resolve to this machine. Web pages are then
 requested from this port, with the certificate of the tests.

@@ -66,7 +66,7 @@ X_VECTOR = 64  # Length of the x-vector. Any length works, because nothing reads
 
 @dataclass(slots=True, eq=False)
 class Saying:
-    """Speech request that is running, or that waits for a slot."""
+    """Speech request of the instant engine that is running or waits for a slot."""
 
     request: SpeechRequest
     sink: Sink
@@ -103,7 +103,7 @@ class Saying:
         )
 
     def read_on(self) -> None:
-        """Generate the audio of the next complete segment of the text, or of flushed text."""
+        """Generate the audio of the next segment if its text is complete or was flushed."""
         if self.text.is_silent and not self.made:
             self.has_codes = False
             in_marks = pause_frames(self.text.text) if self.text.text.strip() else 0
@@ -119,7 +119,7 @@ class Saying:
                 self._generate(words, part)
 
     def flush(self) -> None:
-        """Generate the audio of all text that has been received, even if a segment is incomplete."""
+        """Generate the audio of all received text, even if its last segment is incomplete."""
         self.text.flush()
         if self.text.segments and not self.text.segments[-1].closed:
             part = self.text.segments[-1]
@@ -190,7 +190,7 @@ class InstantEngine:
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress = lambda loaded, of, step: None) -> Self:
-        """Return an engine with the checkpoints of the settings.
+        """Load the checkpoints of the settings without their weights, and return an engine.
 
         A missing or invalid checkpoint raises the same error as in the real engine.
         """
@@ -329,7 +329,7 @@ class InstantEngine:
                 self._end(ticket, saying, EngineDead())
 
     def _turn(self) -> None:
-        """Run the queued commands, assign slots and send chunks until no chunk can be sent."""
+        """Execute queued commands, assign free slots, and send all chunks that may be sent."""
         worked = True
         while worked and self.alive:
             while self._commands:

@@ -1,4 +1,4 @@
-"""Start `python -m runtime.cli` with an engine that generates audio instantly."""
+"""Launcher of `python -m runtime.cli` with an engine that generates audio instantly."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _recordings() -> NDArray[np.float32]:
 
 
 def frames_of(text: str) -> int:
-    """Return the number of frames for a text, which is half of the usual number."""
+    """Return the number of audio frames for a text, which is half of the usual number."""
     return max(MIN_FRAMES, round(PACE * expected_frames(text)))
 
 

@@ -15,7 +15,7 @@ from triton.runtime import interpreter
 
 @contextmanager
 def repaired() -> Iterator[None]:
-    """Context manager that fixes three bugs of Triton's interpreter.
+    """Fix three bugs of Triton's interpreter until the block ends.
 
     numpy 2.4 refuses loop bounds that are arrays with one number. Products of bfloat16 matrices use the integers that
     store the values. Conversion to bfloat16 truncates instead of rounding.

@@ -1,4 +1,4 @@
-"""Start app.py and its runtime with a system date that a test can change.
+"""Launcher of app.py and its runtime with a system date that a test can change.
 
 A file contains the offset of the date in seconds. `python -m tests.support.jumping_date` starts the studio. With the
 argument `runtime`, it starts the runtime. libfaketime 0.9.10 is not used, because `time.sleep` of Python 3.11 does not
@@ -18,7 +18,7 @@ COMMAND = ("tests.support.jumping_date", "runtime")
 
 
 def move(file: Path, seconds: float) -> None:
-    """Write the offset of the system date (in seconds) to `file` atomically."""
+    """Write a new offset of the system date in seconds to `file` atomically."""
     aside = file.with_suffix(".new")
     aside.write_text(str(seconds))
     aside.replace(file)
@@ -43,7 +43,7 @@ def main() -> int:
     from studio.runtimes.supervisor import ChildRuntime
 
     class JumpingRuntime(ChildRuntime):
-        """Child process that runs this module instead of the runtime."""
+        """Child process whose command starts the runtime through tests/support/jumping_date.py."""
 
         def __init__(self, args: Sequence[str], command: Sequence[str] = COMMAND, drain_s: float = 0.0) -> None:
             super().__init__(args, command, drain_s)

@@ -29,7 +29,7 @@ from tests.support.signals import voice
 
 @contextmanager
 def serving(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
-    """Context manager that runs a studio with stored data in `folder`, and yields its URL."""
+    """Run a studio that stores its data in `folder`, and yield its URL."""
     keeping = StoreService(StoreSettings(data=str(folder), **settings))
     voices = keeping.voice_routes(Relay(GivenRuntime(runtime))) if runtime else []
 
@@ -55,7 +55,7 @@ def serving(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
 
 @contextmanager
 def visitor(address: str) -> Iterator[httpx.Client]:
-    """Context manager for an HTTP client that acts as a new visitor of the studio.
+    """Yield an HTTP client that acts as a new visitor of the studio.
 
     The client has its own cookies and has loaded the page.
     """

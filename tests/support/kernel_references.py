@@ -57,7 +57,7 @@ class Heads:
         length: int,
         dtype: torch.dtype,
     ) -> Heads:
-        """Return random arguments for ``count`` new positions and a KV cache with ``slots`` slots."""
+        """Return random arguments for ``count`` positions and a KV cache with ``slots`` slots."""
 
         def normal(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator).to(DEVICE, dtype)
@@ -83,7 +83,7 @@ class Heads:
         self.keys[slot, :, start:] = self.values[slot, :, start:] = torch.nan
 
     def arguments(self) -> tuple[Tensor, QKNormRope, KVView]:
-        """Return the arguments in the order of the kernel's parameters."""
+        """Return queries with new keys, norm with RoPE, and KV cache, for a kernel call."""
         return self.qkv, self.heads, self.cache
 
 
@@ -121,7 +121,7 @@ def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Sampling parameters of all slots.
+    """Sampling parameters of all slots, as tensors.
 
     Shapes: [S], seen [S, V].
     """
@@ -162,11 +162,11 @@ class Slots:
 
     @property
     def state(self) -> SamplingState:
-        """Return the sampling parameters as the kernel's argument."""
+        """Return the parameters as a `SamplingState`, the argument of the sampling kernel."""
         return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, self.seed, self.frame)
 
     def rules(self, min_frames: int, eos: int, codes: int) -> Rules:
-        """Return the talker's sampling rules as the kernel's argument."""
+        """Return the talker's sampling rules as `Rules`, the argument of the sampling kernel."""
         return Rules(self.seen, self.penalty, self.hold_until, min_frames, eos, codes)
 
 

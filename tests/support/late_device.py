@@ -44,7 +44,7 @@ class LateEvent:
 
 
 class LateGraph(Graph[ResultT]):
-    """Graph whose replay adds the captured work to the queue of the stream."""
+    """Fake device graph whose replay adds the captured work to the queue of the stream."""
 
     def __init__(self, device: LateDevice, work: Callable[[], ResultT]) -> None:
         self._device, self._work = device, work

@@ -1,4 +1,4 @@
-"""Repeated measurements of processor time that tolerate other programs on the machine."""
+"""Comparison of processor times that tolerates other programs on the machine."""
 
 from __future__ import annotations
 

@@ -12,10 +12,7 @@ from runtime.voices.voice import VoiceCard
 
 
 class MemoryLibrary:
-    """In-memory replacement of `runtime.voices.library.Library`, in which voices are ready.
-
-    Every voice has a computed voice prompt.
-    """
+    """In-memory replacement of the voice library, in which all voices have a voice prompt."""
 
     def __init__(self, *voices: tuple[VoiceCard, Reference]) -> None:
         self.fingerprint: str | None = None

@@ -115,7 +115,7 @@ def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]
 
 
 def of_messages(messages: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """Yield variants of a WebSocket session's messages with the marker word.
+    """Yield variants of a WebSocket session, as lists of messages, with the marker word.
 
     The word is in one place of each variant. Each variant ends with an invalid message. The first variant is the
     session without the word.

@@ -41,7 +41,7 @@ def _table() -> tuple[BackendIndex, dict[str, NativeFunction]]:
 
 
 def has_kernel(name: str) -> bool:
-    """True if an operator such as ``add.Tensor`` (name and overload) has a Metal kernel."""
+    """Return True if an operator (name and overload, as ``add.Tensor``) has a Metal kernel."""
     instead = INSTEAD.get(name.partition(".")[0])
     if instead is not None:
         return all(map(has_kernel, instead))
@@ -62,7 +62,7 @@ def has_kernel(name: str) -> bool:
 class Recorder(TorchDispatchMode):
     """PyTorch dispatch mode that records the names of all operators that run.
 
-    It also records the operators with 64-bit floats.
+    It also records which operators use 64-bit floats.
     """
 
     def __init__(self) -> None:

@@ -168,14 +168,14 @@ def _made_by(func: Any) -> Callable[..., Any]:
 
 @cache
 def is_composite(func: Any) -> bool:
-    """True if PyTorch decomposes an operator into other operators on every device."""
+    """Return True if PyTorch decomposes an operator into others on every device."""
     return func not in WHOLE and torch._C._dispatch_has_kernel_for_dispatch_key(
         func.name(), "CompositeImplicitAutograd"
     )
 
 
 def changed(values: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a copy of nested tuples, lists and dictionaries with all values changed.
+    """Apply a function to all values in nested containers, and return the copy.
 
     Args:
         values: Nested values.

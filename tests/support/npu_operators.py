@@ -1,9 +1,10 @@
 """CPU implementations of torch_npu's operators for tests.
 
-Names, defaults and rules are from torch_npu 2.14.0 (its wheel's operator table and Python sources) and from op-plugin's
-documents of npu_fused_infer_attention_score, npu_fusion_attention and npu_rms_norm (docs/npu.md). Attention is computed
-in float64, so the order of additions does not change the rounded result. All arguments are CPU tensors
-(`NpuTensor.held`).
+Operator names, defaults and rules are from the wheel of torch_npu 2.14.0, and from op-plugin's documents about
+npu_fused_infer_attention_score, npu_fusion_attention and npu_rms_norm. docs/npu.md lists these sources.
+
+Attention is computed in float64, so the order of additions does not change the rounded result. All arguments are CPU
+tensors, which the caller has extracted from the NPU tensors.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.support.npu_backend import Misuse
 
 
 def need(holds: bool, rule: str) -> None:
-    """Raise Misuse with the message `rule` if the condition `holds` is false."""
+    """Raise Misuse with the message `rule` if `holds` is false."""
     if not holds:
         raise Misuse(rule)
 
@@ -55,7 +56,7 @@ def npu_fused_infer_attention_score(
     num_key_value_heads: int = 0,
     sparse_mode: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Compute Ascend's attention operator, and return its output and an unused second output.
+    """Compute Ascend's attention operator, and return its output and an unused tensor.
 
     Parameters that the runtime does not use are not implemented.
     """
@@ -82,7 +83,7 @@ def npu_fusion_attention(
 
 @Operator
 def npu_rms_norm(self: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
-    """Compute RMSNorm with its weight in float32, and return the normalized input and scales.
+    """Compute RMSNorm with its weight in float32, and return the output and the scales.
 
     The normalized input is cast once at the end.
     """

@@ -1,4 +1,4 @@
-"""Script for test_compiling.py that compiles two kernels on a machine without a GPU."""
+"""Script that compiles two kernels on a machine without a GPU, for test_compiling.py."""
 
 from __future__ import annotations
 

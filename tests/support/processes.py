@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def runs(pid: int) -> bool:
-    """True if a process exists and is not a zombie."""
+    """Return True if a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):

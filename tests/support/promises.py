@@ -34,7 +34,7 @@ def holding_tests() -> dict[str, list[str]]:
 def record_figures(figures: Mapping[str, str], path: Path = FIGURES) -> None:
     """Add measured results of promises (docs/reliability.md) to a JSON file.
 
-    The keys are promises or measurements. Results of other promises remain in the file.
+    The keys are promise numbers or names of measurements. Other results in the file remain.
     """
     path.parent.mkdir(exist_ok=True)
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -42,9 +42,9 @@ def record_figures(figures: Mapping[str, str], path: Path = FIGURES) -> None:
 
 
 def command_of(test: str) -> str:
-    """Return the make target that runs a test or a test file: `test` or `test-all`.
+    """Return the make target that runs a test or a test file.
 
-    The result is an empty string if the test does not exist.
+    The result is "test", "test-all", or an empty string if the test does not exist.
     """
     path, _, name = test.partition("::")
     file = ROOT / "tests" / path

@@ -47,7 +47,10 @@ def message(**fields: Any) -> bytes:
 
 
 def deaf_socket(port: int) -> socket.socket:
-    """Connect to a port with a small receive buffer, for a client that never reads."""
+    """Return a socket that is connected to a port, for a client that never reads.
+
+    The socket has a small receive buffer.
+    """
     deaf = socket.socket()
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     deaf.connect(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""Search for the runtime processes of a cluster in Linux's /proc."""
+"""Functions that find the runtime processes of a cluster in Linux's /proc."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class RunningServer:
         self.loop.call_soon_threadsafe(self.stop.set)
 
     def tasks(self) -> set[str]:
-        """Return the names of the asyncio tasks that serve a WebSocket or an HTTP speech request."""
+        """Return the names of the asyncio tasks that serve WebSockets or HTTP speech requests."""
         assert self.loop is not None
         return {name for task in asyncio.all_tasks(self.loop) if (name := task.get_name()).startswith("speech-")}
 
@@ -93,7 +93,7 @@ class RunningServer:
             time.sleep(0.002)
 
     def wait_for_no_tasks(self) -> None:
-        """Wait until no WebSocket and no HTTP speech request is served.
+        """Wait until no WebSocket is open and no HTTP speech request is running.
 
         Raises:
             AssertionError: A request is still served at the timeout of `until`.
@@ -122,7 +122,7 @@ def running_server(
     limits: Limits | None = None,
     apart: bool = False,
 ) -> Iterator[RunningServer]:
-    """Context manager that serves checkpoints on a free port, and yields the running server.
+    """Serve checkpoints on a free port, and yield the running server.
 
     If ``apart`` is true, the engine has its own process.
     """

@@ -50,7 +50,7 @@ def noise(count: int, channels: int, seed: int) -> NDArray[np.float32]:
 
 
 def hush(seed: int = 1) -> NDArray[np.float32]:
-    """Return a long "sh" sound with the loudness of a voice: noise from 2200 to 4500 Hz."""
+    """Return samples of a long "sh", as loud as a voice: noise from 2200 to 4500 Hz."""
     count = round(0.25 * SAMPLE_RATE)
     spectrum = np.fft.rfft(np.random.RandomState(seed).standard_normal(count))
     hertz = np.fft.rfftfreq(count, 1 / SAMPLE_RATE)
@@ -59,7 +59,7 @@ def hush(seed: int = 1) -> NDArray[np.float32]:
 
 
 def cough(seed: int = 1) -> NDArray[np.float32]:
-    """Return a cough: a decaying burst of noise between 500 and 3000 Hz."""
+    """Return samples of a cough: a decaying burst of noise between 500 and 3000 Hz."""
     count = round(0.35 * SAMPLE_RATE)
     time = np.arange(count) / SAMPLE_RATE
     spectrum = np.fft.rfft(np.random.RandomState(seed).standard_normal(count))
@@ -70,7 +70,7 @@ def cough(seed: int = 1) -> NDArray[np.float32]:
 
 
 def chords(seconds: float) -> NDArray[np.float32]:
-    """Return two-second chords that decay slowly, with a root mean square of 1."""
+    """Return samples of decaying two-second chords, with a root mean square of 1."""
     time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
     steps = ((220.0, 277.2, 329.6), (174.6, 220.0, 261.6), (261.6, 329.6, 392.0), (196.0, 246.9, 293.7))
     step, since = (time // 2).astype(int) % len(steps), time % 2
@@ -80,7 +80,7 @@ def chords(seconds: float) -> NDArray[np.float32]:
 
 
 def drums(seconds: float) -> NDArray[np.float32]:
-    """Return a drum pattern at 110 beats per minute, with a root mean square of 1."""
+    """Return samples of a drum pattern at 110 beats per minute, with a root mean square of 1."""
     time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
     beat, since = np.divmod(time, 30 / 110)
     hiss = np.random.RandomState(1).standard_normal(len(time))

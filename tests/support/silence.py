@@ -17,12 +17,12 @@ SESSIONS = 'voicewright_sessions{dialect="voicewright"} '
 
 
 async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int = 0) -> float:
-    """Measure the time in seconds after which a server ends a session on a silent network.
+    """Measure the time in seconds until a server ends a session whose network is silent.
 
     Args:
         url: HTTP URL of the runtime itself, because the studio's port does not serve the runtime's metrics.
         network: Simulated network.
-        session: Session over the network that has not sent requests yet.
+        session: Session over the simulated network, which has not sent a request yet.
         others: Number of other sessions on the server.
     """
     await session.send_text("Speak for a long time.")

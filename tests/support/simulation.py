@@ -166,7 +166,7 @@ class Simulation:
 
 
 def nobody_waits_for(gap: float) -> float:
-    """Return a gap between audio chunks in seconds, or 0 if it is only a rounding error."""
+    """Return `gap` (seconds between audio chunks), or 0 if it is only a rounding error."""
     return 0.0 if math.isclose(gap, 0.0, abs_tol=1e-9) else gap
 
 

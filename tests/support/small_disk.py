@@ -16,7 +16,7 @@ FILLER = "filler"
 
 @dataclass(frozen=True, slots=True)
 class SmallDisk:
-    """Mounted temporary file system (tmpfs) of a limited size."""
+    """Mounted temporary file system (tmpfs) with a size limit."""
 
     folder: Path
 
@@ -43,7 +43,7 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(folder: Path, kib: int) -> Iterator[SmallDisk]:
-    """Context manager that mounts a tmpfs of `kib` KiB at `folder`.
+    """Mount a tmpfs of `kib` KiB at `folder`, and yield the disk.
 
     If this process may not mount a file system, the test is skipped.
     """

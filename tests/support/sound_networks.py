@@ -66,9 +66,9 @@ def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) 
 
 
 def rounded(network: Code2Wav) -> Code2Wav:
-    """Return a copy of a network that computes with bfloat16 rounding.
+    """Return a copy of a Code2Wav network that computes with bfloat16 rounding.
 
-    Weights and inputs of products are rounded to bfloat16, and sums are in float32.
+    The weights and inputs of matrix products are rounded to bfloat16, and sums are in float32.
     """
 
     def narrow(value: Tensor) -> Tensor:

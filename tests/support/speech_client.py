@@ -21,7 +21,7 @@ _ANYHOW: Mapping[str, Any] = {}
 
 @dataclass(slots=True)
 class Take:
-    """Audio and messages that a client has received for one context (utterance)."""
+    """Received audio and messages of one context (utterance)."""
 
     pcm: bytes = b""
     start: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Talk:
         await self.send("input.done", **fields)
 
     async def receive_take(self) -> Take:
-        """Receive all audio and messages until the only utterance ends, and return them."""
+        """Receive messages until an utterance ends, and return its audio and messages."""
         take = Take()
         while True:
             message = await self.receive()
@@ -82,7 +82,7 @@ class Talk:
 
 @asynccontextmanager
 async def talk(url: str, connecting: Mapping[str, Any] = _ANYHOW, /, **config: Any) -> AsyncIterator[Talk]:
-    """Context manager that opens a WebSocket session with the server.
+    """Open a WebSocket session with the server, and yield it.
 
     Args:
         url: URL of the server.
@@ -108,5 +108,5 @@ async def speak_text(url: str, text: str, **config: Any) -> Take:
 
 
 def same_sound(one: bytes, other: bytes) -> bool:
-    """True if two utterances are bitwise equal and not silent."""
+    """Return True if two utterances are bitwise equal and not silent."""
     return one == other and any(one)

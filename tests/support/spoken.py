@@ -1,4 +1,4 @@
-"""Speech generated with the embedded voice, and comparison of transcripts with texts."""
+"""Generation of speech with the embedded voice, and comparison of transcripts with texts."""
 
 from __future__ import annotations
 

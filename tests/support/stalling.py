@@ -28,7 +28,7 @@ class StallingProxy:
         self._flows.clear()
 
     def flow(self) -> None:
-        """Forward all waiting data, and continue to forward new data."""
+        """Forward the data that waited during the stall, and continue to forward data."""
         self._flows.set()
 
     def close(self) -> None:
@@ -65,6 +65,6 @@ class StallingProxy:
 
 @contextmanager
 def stalling_proxy(target: int) -> Iterator[StallingProxy]:
-    """Context manager that runs a proxy for the local port ``target``."""
+    """Run a proxy that can be stalled, for the local port ``target``."""
     with closing(StallingProxy(target)) as proxy:
         yield proxy

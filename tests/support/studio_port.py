@@ -35,7 +35,7 @@ def studio_port(
     visits: VisitSettings | None = None,
     **store: Any,
 ) -> Iterator[int]:
-    """Context manager that runs a studio for a runtime, and yields the studio's port.
+    """Run a studio that is connected to a runtime, and yield the studio's port.
 
     `runtime` is the URL of the runtime.
     """
@@ -71,7 +71,7 @@ def studio_port(
 
 @contextmanager
 def running_server_behind_studio(*models: Path, **settings: object) -> Iterator[RunningServer]:
-    """Context manager that runs a runtime server and a studio that forwards requests to it.
+    """Run a runtime server and a studio that forwards requests to it.
 
     It yields the server, with the port of the studio.
     """

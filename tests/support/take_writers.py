@@ -1,4 +1,4 @@
-"""Test of the storage of recordings, in which writing processes are killed at random.
+"""Test of stored recordings: processes that write them are killed at random lines.
 
 Command: ``python -m tests.support.take_writers FOLDER TIMES``.
 

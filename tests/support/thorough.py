@@ -26,7 +26,7 @@ def group_of(path: str) -> int:
 
 
 def is_thorough(item: pytest.Item) -> bool:
-    """True if only `make test-all` runs the test."""
+    """Return True if only `make test-all` runs the test."""
     case = item.nodeid.partition("[")[2].removesuffix("]")
     parameters = getattr(item, "callspec", None)
     levels = [node.own_markers for node in reversed(item.listchain())]
@@ -38,11 +38,11 @@ def is_thorough(item: pytest.Item) -> bool:
 
 
 def is_slow_file(path: str, source: str) -> bool:
-    """True if the tests of a file run only in `make test-all`, except those marked `quick`."""
+    """Return True if `make test` runs only the tests of a file that are marked `quick`."""
     mark = _MARK_OF_FILE.search(source)
     return mark[1] == "slow" if mark else path.startswith(SLOW_FOLDERS)
 
 
 def is_thorough_file(path: str, source: str) -> bool:
-    """True if `make test` runs no test of the file, so that pytest need not import it."""
+    """Return True if `make test` runs no test of the file, so that pytest need not import it."""
     return is_slow_file(path, source) and "pytest.mark.quick" not in source

@@ -1,8 +1,8 @@
 """Event loops with clocks that exclude the time in which the test process is stopped.
 
 Test machines can stop a process for seconds. The clock of every event loop in the process, including event loops of
-servers, stops together with the process. Therefore no session limit, ping or timeout expires because of the stop.
-Blocking calls without an event loop have the timeout TEST_TIMEOUT_S.
+servers, stops together with the process. Therefore no session limit, ping or timeout expires because the process was
+stopped. Blocking calls without an event loop have the timeout TEST_TIMEOUT_S.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PatientSelector(selectors.DefaultSelector):
 
 
 class PatientLoop(asyncio.SelectorEventLoop):
-    """Event loop whose clock advances by at most one slice while the process is stopped."""
+    """Event loop whose clock counts at most `SLICE_S` seconds while the process is stopped."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -84,7 +84,7 @@ def exclude_stopped_time() -> None:
 
 
 def until(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found:
-    """Call `holds` repeatedly until its result is true, and return the result.
+    """Call `holds` repeatedly until its result is true, and return that result.
 
     The timeout is a number of polls, so a slow machine gets more time.
 
@@ -99,7 +99,7 @@ def until(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found
 
 
 async def becomes(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found:
-    """Call `holds` repeatedly in a coroutine until its result is true, and return the result.
+    """Call `holds` repeatedly in a coroutine until its result is true, and return that result.
 
     Raises:
         AssertionError: The result is still false after ``within_s``.

@@ -75,7 +75,10 @@ class Event:
 
 
 class Setting:
-    """Namespace of boolean settings that raises an error for unknown names."""
+    """Namespace of boolean settings.
+
+    Unknown names raise an error.
+    """
 
     def __init__(self, **defaults: bool | None) -> None:
         for name, value in defaults.items():
@@ -90,7 +93,7 @@ class Setting:
 
 
 class Graph:
-    """Captured NPU graph, whose content ``StandInNpu.graph`` records."""
+    """Captured NPU graph of the torch_npu replacement."""
 
     def __init__(self) -> None:
         self.npu: StandInNpu | None = None

@@ -1,4 +1,4 @@
-"""Cookie headers of different visitors of a studio."""
+"""Functions that return the cookie headers of different visitors of a studio."""
 
 from __future__ import annotations
 

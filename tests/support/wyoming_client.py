@@ -50,7 +50,7 @@ class WyomingClient:
         return header["type"], data, await self.reader.readexactly(header.get("payload_length", 0))
 
     async def until(self, *kinds: str) -> ReceivedEvents:
-        """Return all events until an event of one of these types, or until the connection ends."""
+        """Receive events until one of these types or the end of the connection, and return them."""
         heard = ReceivedEvents([], {}, b"")
         while (event := await self.event()) is not None:
             kind, data, payload = event
@@ -65,7 +65,7 @@ class WyomingClient:
 
 @asynccontextmanager
 async def wyoming(uri: str) -> AsyncIterator[WyomingClient]:
-    """Context manager that opens a connection to a server with the URL ``tcp://HOST:PORT``."""
+    """Open a connection to a server with the URL ``tcp://HOST:PORT``, and yield a client."""
     parts = urlsplit(uri)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:

@@ -20,13 +20,13 @@ Tensors = Iterator[tuple[str, Array]]
 
 
 def key_digest(seed: int, key: str) -> bytes:
-    """Return the 32-byte seed of the tensor with this key."""
+    """Return the 32-byte random seed of the tensor with the name `key`."""
     return hashlib.sha256(f"{seed}:{key}".encode()).digest()
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Generator of random tensors whose values depend only on the seed and the tensor's key."""
+    """Generator of random tensors whose values depend only on the seed and the tensor's name."""
 
     seed: int
 
@@ -68,7 +68,7 @@ class Draw:
             yield f"{key}.bias", self.spread(f"{key}.bias", (width,), 0.1)
 
     def codebook(self, key: str, total: str, rows: int, width: int, std: float) -> Tensors:
-        """Yield usage counts [rows] and row sums [rows, width] of a codebook.
+        """Yield the usage counts [rows] and the row sums [rows, width] of a codebook.
 
         The quotients of row sums and usage counts have the standard deviation `std`.
         """

@@ -1,4 +1,4 @@
-"""Change of random weights so that EOS is never sampled.
+"""Change of random weights that prevents EOS from being sampled.
 
 Every utterance then has ``max_frames`` frames. The bias of the text projection writes a constant to coordinate 0 of the
 talker's input, and no other weight changes this coordinate. Therefore, coordinate 0 of the last hidden state is always
@@ -20,7 +20,7 @@ SILENT_ROWS = (".o_proj.weight", ".down_proj.weight", "speaker_encoder.fc.weight
 def without_end(tensors: Tensors, eos: int) -> Tensors:
     """Yield the tensors of model.safetensors, changed so that EOS is never sampled.
 
-    `eos` is the token id of EOS.
+    `eos` is the token ID of EOS.
     """
     for key, tensor in tensors:
         if key == "talker.text_projection.linear_fc2.weight":

@@ -1,4 +1,4 @@
-"""Generator of all files of a published repository from a specification and a seed.
+"""Generator of all files of a checkpoint repository from a specification and a seed.
 
 It needs only numpy, so the environments of the product and of the reference implementation can create the same files.
 """
@@ -33,7 +33,7 @@ GENERATION = {
 
 
 def write_checkpoint(folder: Path, spec: CheckpointSpec, mode: str, seed: int, dtype: str = "float32") -> None:
-    """Write all files of a published repository into `folder`.
+    """Write all files of a checkpoint repository into `folder`, with random weights.
 
     Args:
         dtype: "float32" or "bfloat16", the dtype of model.safetensors.

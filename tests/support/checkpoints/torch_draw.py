@@ -16,7 +16,10 @@ from tests.support.checkpoints.published import PUBLISHED
 
 @dataclass(frozen=True)
 class TorchDraw(Draw):
-    """Generator of random tensors with PyTorch, because numpy takes minutes for gigabytes."""
+    """Generator of random tensors with PyTorch.
+
+    It is faster than numpy, which would take minutes for gigabytes.
+    """
 
     device: torch.device
 
@@ -32,6 +35,6 @@ class TorchDraw(Draw):
 
 
 def write_synthetic(folder: Path, size: str, mode: str, seed: int = 0, device: str | None = None) -> None:
-    """Write a checkpoint with bfloat16 weights and a float32 speech tokenizer, as published."""
+    """Write a checkpoint with random bfloat16 weights and a float32 speech tokenizer."""
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     write_drawn(folder, PUBLISHED[size], mode, TorchDraw(seed, place), "bfloat16")
