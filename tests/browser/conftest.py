@@ -60,7 +60,7 @@ def playwright(chromium: str) -> Iterator[Playwright]:
 
 @pytest.fixture(scope="package")
 def microphone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """WAV file for the fake microphone.
+    """Write a WAV file for the fake microphone, and return its path.
 
     Chromium plays the file in a loop. It ends with silence, so that the loop has no click.
     """
@@ -96,7 +96,10 @@ class _Modules(SimpleHTTPRequestHandler):
     extensions_map = SimpleHTTPRequestHandler.extensions_map | {".js": "text/javascript"}
 
     def translate_path(self, path: str) -> str:
-        """Return the file for a URL path, which is outside of assets/ for /clients/js/."""
+        """Return the path of the file for a URL path.
+
+        URL paths below /clients/js/ refer to files outside of assets/.
+        """
         return str(ROOT / path.lstrip("/")) if path.startswith("/clients/js/") else super().translate_path(path)
 
     def log_message(self, format: str, *args: object) -> None:
@@ -105,7 +108,7 @@ class _Modules(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="package")
 def modules() -> Iterator[str]:
-    """URL of a server for the plain files in assets/, without a studio."""
+    """Serve the plain files in assets/ without a studio, and yield the server's URL."""
     handler = partial(_Modules, directory=str(ROOT / "assets"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -122,9 +125,9 @@ def page_of_modules(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def blank(page_of_modules: Page, modules: str) -> Iterator[Page]:
-    """Empty page on the origin of the JavaScript modules.
+    """Yield an empty page on the origin of the JavaScript modules.
 
-    The page is loaded before each test. After the test it is left, which ends all scripts.
+    The page is loaded before each test. After the test, the page is left, which ends all scripts.
     """
     page_of_modules.goto(f"{modules}/html/studio.html")
     yield page_of_modules
@@ -133,7 +136,7 @@ def blank(page_of_modules: Page, modules: str) -> Iterator[Page]:
 
 @pytest.fixture(scope="package")
 def app(chromium: str, modules: str) -> Iterator[App]:
-    """Studio with a runtime that generates audio instantly, for all tests of the page.
+    """Run a studio that generates audio instantly, for all tests of the page.
 
     Pages of the origin `modules` may embed the studio in a frame.
     """
@@ -149,7 +152,7 @@ def app(chromium: str, modules: str) -> Iterator[App]:
 
 @pytest.fixture(scope="package")
 def app_with_demo_voice(chromium: str) -> Iterator[App]:
-    """Studio as `make run` starts it, with the embedded voice in every mode.
+    """Run a studio with the embedded voice in every mode, as `make run` does.
 
     The fixture is for tests of complete user workflows and of audio.
     """
@@ -176,7 +179,7 @@ OpenStudio = Callable[..., Page]
 
 @pytest.fixture(scope="package")
 def first_window(browser: Browser) -> Iterator[BrowserContext]:
-    """Browser window for the first page of every test, which makes later pages twice as fast.
+    """Open a browser window that makes all later pages twice as fast.
 
     Later pages reuse the renderer process, which an empty page in this window keeps alive.
     """
@@ -187,7 +190,7 @@ def first_window(browser: Browser) -> Iterator[BrowserContext]:
 
 
 def emptied(window: BrowserContext, url: str) -> BrowserContext:
-    """Remove the cookies and the storage of the previous test, and return the window."""
+    """Remove the cookies and the storage of the previous test from a window, and return it."""
     window.clear_cookies()
     session = window.new_cdp_session(window.pages[0])
     session.send("Storage.clearDataForOrigin", {"origin": url.partition("/#")[0], "storageTypes": "all"})
@@ -258,7 +261,7 @@ def studio(open_studio: OpenStudio) -> Page:
 
 @pytest.fixture
 def script(open_studio: OpenStudio) -> Page:
-    """Script room with a dialogue in a new script, without generated takes."""
+    """Return the Script room with a dialogue in a new script, without generated takes."""
     page = open_studio(script=TAP)
     enter_script(page)
     new_script(page, "At the river")

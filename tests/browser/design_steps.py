@@ -66,7 +66,7 @@ def newest(page: Page) -> Locator:
 
 
 def card(page: Page, letter: str) -> Locator:
-    """Return the card of a take in the newest set."""
+    """Return the card of the take with this letter in the newest set."""
     return newest(page).locator(f"article[data-letter={letter}]")
 
 
@@ -81,7 +81,7 @@ def expect_state(page: Page, letters: str, *states: str) -> None:
 
 
 def expect_set(page: Page, number: int, letters: str = LETTERS) -> None:
-    """Wait until the newest set has this number and all its takes are complete."""
+    """Wait until the newest set of takes has this number and all its takes are complete."""
     expect(newest(page).get_by_role("heading")).to_have_text(f"Set {number}")
     expect_state(page, letters, "done")
 
@@ -132,7 +132,7 @@ def menu(page: Page, letter: str, name: str = "") -> str:
 
 
 def fixed_seed(page: Page) -> int | None:
-    """Return the seed in the form, or None if the seed is not fixed."""
+    """Return the seed in the form of the Design room, or None if the seed is not fixed."""
     return int(page.input_value("#vw-seed")) if page.is_checked("#vw-lock") else None
 
 
@@ -178,7 +178,7 @@ def enter_design(page: Page, text: str) -> None:
 
 @contextmanager
 def newly_kept(page: Page, count: int) -> Iterator[None]:
-    """Context manager that waits at its end until `count` new takes were stored.
+    """Wait at the end of the block until `count` new takes were stored.
 
     The Library on the page must also list the new takes.
     """
@@ -210,7 +210,7 @@ def takes(page: Page) -> list[dict[str, Any]]:
 
 
 def take_of(page: Page, seed: int) -> dict[str, Any]:
-    """Return the newest stored take with this seed."""
+    """Return the newest take with this seed from the stored takes of the Design room."""
     return next(take for take in takes(page) if take["seed"] == seed)
 
 
@@ -219,7 +219,7 @@ def sound_of(page: Page, take: dict[str, Any]) -> Pcm:
 
 
 def keep_take(page: Page, number: int, **fields: Any) -> str:
-    """Upload a generated take, and return its ID.
+    """Upload a take of the Design room, and return its ID.
 
     The take has an old label, which does not contain the name of the voice.
     """

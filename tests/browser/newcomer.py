@@ -1,4 +1,4 @@
-"""Measurement of first use: one click, a download, 8-bit weights and the first speech.
+"""Measurement of first use: one click starts a download, quantization and speech.
 
 A local server replaces the Hugging Face Hub. It has a repository in the published 0.6B layout with random weights,
 which are generated once per machine. ``python -m tests.browser.newcomer`` prints the measurements as JSON. Run it on an
@@ -36,7 +36,7 @@ PAGE_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """Results of the measurement."""
+    """Results of one measurement of first use."""
 
     model: str  # Model in the metadata of the stored take.
     weights: str  # Weight format on the card of the model.
@@ -66,7 +66,7 @@ def repository() -> Path:
 
 @contextmanager
 def fresh_studio(folder: Path) -> Iterator[App]:
-    """Context manager that runs a studio without data and a fake Hub with the checkpoint.
+    """Run a studio without stored data next to a fake Hub with the checkpoint.
 
     The studio uses all processor cores.
     """
@@ -80,7 +80,7 @@ def fresh_studio(folder: Path) -> Iterator[App]:
 
 
 def walk(page: Page, app: App) -> Walked:
-    """Use the opened page until the first take has ended, and return the measurements."""
+    """Use the page like a new user until the first take has ended, and return measurements."""
     page.click("#vw-loaded-open")
     page.click("#vw-loaded-see")
     sheet, began = page.locator("#vw-real-voices"), time.monotonic()
@@ -117,7 +117,7 @@ def walk(page: Page, app: App) -> Walked:
 
 
 def main() -> int:
-    """Run the measurement once and print the results as JSON."""
+    """Run the measurement of first use once, and print the results as JSON."""
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as folder, fresh_studio(Path(folder)) as app, sync_playwright() as playwright:

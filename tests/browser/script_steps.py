@@ -38,12 +38,12 @@ def line(page: Page, number: int) -> Locator:
 
 
 def voice_of(page: Page, number: int) -> str:
-    """Return the mode and the voice of a line, as "mode:voice"."""
+    """Return the mode and the voice of a script's line, as "mode:voice"."""
     return line(page, number).locator(".vw-line-voice").get_attribute("data-voice") or ""
 
 
 def cast(page: Page, number: int, voice: str) -> None:
-    """Select the voice of a line in the voice picker."""
+    """Select the voice of a script's line in the voice picker."""
     line(page, number).locator(".vw-line-voice").click()
     page.click(f"#vw-voice-sheet .vw-pick[data-voice='{voice}'] > .vw-pick-choose")
     expect(page.locator("#vw-voice-sheet")).to_be_hidden()
@@ -71,7 +71,7 @@ def new_script(page: Page, name: str) -> None:
 
 
 def paste(page: Page, number: int, text: str) -> None:
-    """Paste text into a line, like Ctrl+V."""
+    """Paste text into a script's line, like Ctrl+V."""
     text_of(page, number).focus()
     page.evaluate(
         """(text) => {
@@ -94,9 +94,10 @@ def await_made(page: Page, *numbers: int) -> None:
 
 
 def await_kept(page: Page, *numbers: int, beside: Collection[str] = ()) -> None:
-    """Wait until the stored script has takes for all these lines, except the takes `beside`.
+    """Wait until the stored script has takes for all these lines, except old takes.
 
-    The page receives all audio of a take before the studio has stored the take and the script.
+    `beside` has the IDs of the old takes. The page receives all audio of a take before the studio stores the take and
+    the script.
     """
     listed = f"{origin(page)}/studio/scripts"
     takes: list[list[str]] = []
@@ -117,7 +118,7 @@ def await_kept(page: Page, *numbers: int, beside: Collection[str] = ()) -> None:
 
 
 def client(page: Page, app: App) -> httpx.Client:
-    """Return an HTTP client with the cookies of the page."""
+    """Return an HTTP client that uses the cookies of the page in the browser."""
     cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
     return httpx.Client(base_url=app.url, cookies=cookies, trust_env=False, timeout=120)
 
@@ -131,7 +132,7 @@ def stored_script(page: Page, app: App) -> dict[str, Any]:
 def await_stored(page: Page, app: App, lines: list[dict[str, Any]]) -> None:
     """Wait until the lines of the stored script are equal to `lines`.
 
-    Earlier versions of the script are ignored.
+    Older versions of the script, which are stored first, are ignored.
     """
     for _ in range(MADE_MS // 100):
         if stored_script(page, app)["lines"] == lines:
@@ -158,7 +159,7 @@ def heard(page: Page) -> Pcm:
 
 
 def joined(page: Page, app: App) -> tuple[Pcm, list[Pcm]]:
-    """Return the audio of the script with its pauses, and the audio of its three lines."""
+    """Return the expected audio of a script with its pauses, and the audio of its three lines."""
     first_sound, two, three = (
         [sound_of(page, app, part["take"]) for part in kept["takes"]] for kept in stored_script(page, app)["lines"]
     )
@@ -179,7 +180,7 @@ def await_silence(page: Page) -> None:
 
 
 def listen_anew(page: Page) -> None:
-    """Wait until playback and its fade-out have ended, and clear the recorded audio."""
+    """Wait until playback has ended and faded out, and clear the recorded audio."""
     await_silence(page)
     page.wait_for_timeout(500)
     page.evaluate("tap.clear()")

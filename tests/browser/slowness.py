@@ -1,4 +1,4 @@
-"""Pytest options that slow the page down, to find tests that read a result too early.
+"""Pytest options that make the page slow, to find tests that read a result too early.
 
 ``pytest tests/browser --page-latency 500`` delays every HTTP response by 500 ms. ``--page-pause 150`` waits 150 ms
 before every action of a test. ``--page-processor 4`` makes the scripts of the page four times slower.

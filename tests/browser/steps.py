@@ -27,7 +27,7 @@ def vary(page: Page) -> None:
 
 
 def save(page: Page, form: str = "wav") -> Download:
-    """Download the current take in the format `form`, and return Playwright's download."""
+    """Download the current take in the file format `form`, and return Playwright's download."""
     page.click("#vw-save")
     with page.expect_download() as download:
         page.click("#vw-download" if form == "wav" else f"#vw-keep [data-format={form}]")
@@ -75,7 +75,7 @@ def history_row(page: Page, words: str) -> Locator:
 
 
 def clock(page: Page) -> float:
-    """Return the playback position in seconds."""
+    """Return the playback position of the page in seconds."""
     minutes, seconds = reading(page, "time").split(":")
     return 60 * int(minutes) + float(seconds)
 
@@ -94,7 +94,7 @@ def reload(page: Page) -> None:
 
 
 def recall_a_take(page: Page) -> None:
-    """Reload the page as in a browser that has already played a take."""
+    """Reload the page with the state of a browser that has already played a take."""
     page.evaluate("localStorage.setItem('voicewright.heard', '1')")
     reload(page)
 
@@ -133,14 +133,14 @@ def choose(page: Page, name: str) -> None:
 
 
 def to_words(page: Page, file: FilePayload) -> None:
-    """Upload a recording in the Clone room, and continue to the transcript step."""
+    """Upload a recording in the Clone room, and continue to the step for the transcript."""
     page.set_input_files("#vw-clone-file", file)
     page.click("#vw-clone-use")
     expect(page.locator("#vw-clone-transcript")).to_be_visible()
 
 
 def clone_from(page: Page, file: FilePayload, words: str | None) -> None:
-    """Use a recording in the Clone room, and continue until the voice can speak.
+    """Clone a voice from a recording in the Clone room, until the voice can speak.
 
     The voice is not stored. If `words` is None, only the x-vector of the recording is used.
     """
@@ -177,7 +177,7 @@ def await_recording(page: Page, name: str) -> None:
 
 
 def hear_clone(page: Page) -> None:
-    """Play the cloned voice speaking the text of the recording.
+    """Play the text of the recording in the cloned voice.
 
     The page requires this before the voice can be stored.
     """
@@ -188,7 +188,7 @@ def hear_clone(page: Page) -> None:
 
 
 def try_out(page: Page) -> None:
-    """Continue from the transcript to the step in which the voice can be tried.
+    """Continue from the transcript to the step in which the user can try the cloned voice.
 
     The voice can speak in this step without being stored.
     """

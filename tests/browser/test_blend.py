@@ -1,4 +1,4 @@
-"""Tests for blends of two voices in the Design room: changes during playback, and storage."""
+"""Tests for blends of two voices in the Design room: playback of changes, and storage."""
 
 from __future__ import annotations
 

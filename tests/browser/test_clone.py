@@ -1,4 +1,4 @@
-"""Tests for the Clone room: record, trim, read the advice, store the voice and speak."""
+"""Tests for the Clone room: recording, trimming, advice, storage and speech."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def complaint(page: Page, field: str) -> str:
 
 
 def advice(page: Page) -> list[str]:
-    """Wait until the recording was checked, and return the codes of the displayed advice."""
+    """Wait until the recording was checked, and return the codes of the advice on the page."""
     page.wait_for_timeout(700)
     expect(page.locator("#vw-clone-clinic")).to_have_attribute("data-state", "said")
     found = page.locator("#vw-clone-clinic .vw-care, #vw-clone-fit .vw-care").all()
@@ -72,7 +72,7 @@ def silence(page: Page) -> None:
 
 
 def span(page: Page) -> list[float]:
-    """Return the start and end of the selection in seconds, as announced to screen readers."""
+    """Return the start and end of the selected part in seconds, as read by screen readers."""
     handles = page.locator("#vw-clone-trim [role=slider]")
     # The handles exist before the recording has been decoded. They get their values afterwards.
     expect(handles.last).to_have_attribute("aria-valuenow", re.compile(r"\d"))
@@ -181,7 +181,7 @@ ASKED_FOR_LONG = """() => {
 
 
 def test_microphone_permission_is_requested_before_the_countdown(studio: Page) -> None:
-    """While the user reads the browser's question, the recording must not start."""
+    """While the browser asks for permission, the recording must not start."""
     enter(studio, "clone")
     studio.evaluate(ASKED_FOR_LONG)
     studio.click("#vw-clone-record")
@@ -350,7 +350,7 @@ def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: A
 
 
 def noisy(above_db: float) -> FilePayload:
-    """Return speech without pauses in noise, with silence at both ends."""
+    """Return an audio file of speech without pauses in noise, with silence at both ends."""
     quiet = np.zeros(24_000, np.float32)
     speech = generate("The boat came back in the evening", seed=1)
     level = np.sqrt(np.mean(np.square(speech))) * 10 ** (-above_db / 20)

@@ -48,7 +48,7 @@ HOLD = """
 
 
 def offer(page: Page) -> Locator:
-    """Return the button that generates the interrupted take again."""
+    """Return the button on the page that generates the interrupted take again."""
     return page.get_by_role("button", name="Speak it again", exact=True)
 
 
@@ -65,13 +65,13 @@ def await_held(page: Page, count: int) -> None:
 
 
 def kept(page: Page) -> dict[str, Any]:
-    """Return the take that the studio has stored without the page's knowledge."""
+    """Return the take that the studio has stored although the page received no response."""
     record: dict[str, Any] = page.wait_for_function("held.find(Boolean)").json_value()
     return record
 
 
 def expect_in_dock(page: Page, record: dict[str, Any]) -> None:
-    """Check that the player bar contains this stored take, and that no retry is offered."""
+    """Check that the player bar contains this stored take, and that no retry button is shown."""
     expect(page.locator("#vw-star")).to_be_visible()
     page.click("#vw-star")
     enter(page, "library")
@@ -80,7 +80,10 @@ def expect_in_dock(page: Page, record: dict[str, Any]) -> None:
 
 
 def configs(page: Page) -> list[dict[str, object]]:
-    """Return a list to which each session.config message is appended after the next page load."""
+    """Return a list to which later session.config messages are appended.
+
+    The messages are recorded after the next page load.
+    """
     asked: list[dict[str, object]] = []
 
     def note(data: str | bytes) -> None:

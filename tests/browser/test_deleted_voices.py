@@ -1,4 +1,4 @@
-"""Tests for scripts whose voice was deleted: takes are kept and a new voice is offered."""
+"""Tests for scripts with a deleted voice: takes are kept, and a new voice is offered."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def chip(page: Page, number: int) -> str:
 
 @pytest.fixture
 def spoken(studio: Page) -> Page:
-    """Script with two lines in the stored voice Peter.
+    """Return the script of two lines whose voice is the stored voice "Peter".
 
     Only the first line has a take.
     """

@@ -1,4 +1,4 @@
-"""Tests for the Design room: takes, their comparison, variations and a voice from a take."""
+"""Tests for the Design room: takes and their variations, comparison and storage as voices."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ def wire() -> Wire:
 
 @pytest.fixture
 def room(open_studio: OpenStudio, app: App, wire: Wire) -> Page:
-    """Design room with a short text, in which the played audio is recorded."""
+    """Return the Design room with a short text.
+
+    The played audio is recorded.
+    """
     page = open_studio(url=f"{app.url}/health", await_ready=False, script=TAP)
     wire.listen(page)
     page.goto(app.url, wait_until="domcontentloaded")
@@ -80,7 +83,7 @@ def room(open_studio: OpenStudio, app: App, wire: Wire) -> Page:
 
 
 def stop_three(room: Page) -> None:
-    """Start three takes of a long text, and stop them."""
+    """Start three takes of a long text, and stop all three."""
     room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 12)
     with newly_kept(room, 3):
         room.click("#vw-speak")
@@ -104,7 +107,7 @@ def turned(pcm: Pcm, decibels: float) -> Pcm:
 
 
 def turned_down(levels: list[float | None]) -> list[float]:
-    """Return the gains in dB that make all takes as loud as the quietest take.
+    """Return the gains in dB that make all takes as loud as the quietest one.
 
     Nearly silent takes do not count as the quietest take.
     """
@@ -123,7 +126,7 @@ def decibels(gain: float) -> str:
 
 
 def await_taken(page: Page, holds: Callable[[list[dict[str, Any]]], bool]) -> None:
-    """Wait until a condition is true for the stored takes."""
+    """Wait until a condition on the list of stored takes is true."""
     for _ in range(SAID_MS // 50):
         if holds(takes(page)):
             return
@@ -132,7 +135,7 @@ def await_taken(page: Page, holds: Callable[[list[dict[str, Any]]], bool]) -> No
 
 
 def without_base(page: Page) -> None:
-    """Reload the page with a runtime that cannot clone voices."""
+    """Reload the page, which then has a runtime that cannot clone voices."""
 
     def answer(route: Route) -> None:
         listing = route.fetch().json()
@@ -478,7 +481,7 @@ def test_message_about_a_saved_voice_disappears_when_the_room_is_left(room: Page
 
 
 def refuse(route: Route) -> None:
-    """Respond like a runtime that receives a recording that is too short for its text."""
+    """Respond with the error for a recording that is too short for its text."""
     error = TranscriptMismatch(param="ref_text", characters=len(HEARD), seconds=1.0)
     route.fulfill(status=error.http_status, json=shaped(error, "/v1/audio/voices", ""))
 

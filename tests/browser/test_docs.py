@@ -1,4 +1,4 @@
-"""Test of the documentation pages: their examples use the studio's own URL."""
+"""Test of the documentation pages: their examples use the URL of the running studio."""
 
 from __future__ import annotations
 

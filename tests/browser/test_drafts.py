@@ -1,4 +1,4 @@
-"""Tests that a reload, Back, Stop or a suggestion does not lose the user's text."""
+"""Tests that a reload, Back, Stop or a suggestion does not lose the text of the user."""
 
 from __future__ import annotations
 

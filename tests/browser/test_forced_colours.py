@@ -28,7 +28,7 @@ UNSEEN = """
 
 
 def looks(page: Page, selector: str) -> set[str]:
-    """Return the distinct (background, text colour, lower border) styles of visible elements."""
+    """Return the distinct (background, text, lower border) colours of visible elements."""
     return set(
         page.locator(selector).evaluate_all(
             "(all) => all.filter((each) => each.checkVisibility()).map((each) => { const s = getComputedStyle(each);"

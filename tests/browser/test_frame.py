@@ -1,4 +1,4 @@
-"""Tests for the layout in common window sizes: nothing is covered and nothing shifts."""
+"""Tests for the layout in common window sizes: no element covers or moves another."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ CLIPPED = """
 
 
 def is_in_view(page: Page, selector: str) -> bool:
-    """True if the centre of the element is visible without scrolling."""
+    """Return True if the centre of the element is visible without scrolling."""
     found: bool = page.evaluate(
         """(selector) => {
           const element = document.querySelector(selector);

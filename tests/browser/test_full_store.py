@@ -1,4 +1,4 @@
-"""Tests for rooms with many takes, voices and scripts: nothing shifts while they load."""
+"""Tests for rooms with many takes, voices and scripts: no element moves during loading."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def keep_script(page: Page, name: str, voices: list[str], lines: int = 8) -> str
 
 @contextmanager
 def full_store(page: Page) -> Iterator[None]:
-    """Context manager that stores many takes, voices and scripts.
+    """Store many takes, voices and scripts until the block ends.
 
-    At the end of the block, the scripts are deleted, because their voices are deleted too.
+    The scripts are deleted at the end, because their voices are deleted too.
     """
     voices = [keep_voice(page, name) for name in ("Carla", "Peter", "Wilma")]
     for number in range(12):

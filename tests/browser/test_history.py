@@ -1,4 +1,4 @@
-"""Tests for stored takes: search, changes, undo, repetition and export as code."""
+"""Tests for stored takes: search, changes, undo, repetition, and export as code."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def pcm_of(app: App, take_id: str) -> NDArray[np.int16]:
 
 
 def shown(page: Page) -> Locator:
-    """Return the elements with the texts or names of the listed takes, newest first."""
+    """Return the elements that show the texts or names of the listed takes, newest first."""
     return page.locator("#vw-takes-list .vw-take-text")
 
 
@@ -250,7 +250,7 @@ def _answering(record: dict[str, Any]) -> Callable[[Route], None]:
 
 
 def test_unreproducible_take_shows_the_reason(app: App, studio: Page) -> None:
-    """The test changes the weights, the device and the samples in the record of the take."""
+    """The test changes the model, the weights, the device or the seed in the take's record."""
     first = kept_take(studio, "Not the same.")
     record = httpx.get(f"{app.url}/studio/takes/{first}", trust_env=False).json()
     enter(studio, "library")

@@ -30,7 +30,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def own(chromium: str, checkpoints: Path, wyoming: str) -> Iterator[App]:
-    """Separate studio for this file, because its tests load other checkpoints."""
+    """Run a separate studio for this file, because its tests load other checkpoints."""
     environment = {"VOICEWRIGHT_HOSTS": "studio.test", "VOICEWRIGHT_WYOMING": wyoming}
     with running_app(["--model", str(checkpoints / "first")], **environment) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Tests of the keyboard in all rooms: focus order, visible focus and closing."""
+"""Tests for keyboard use in all rooms: focus order, visible focus, and closing sheets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ REACHABLE = """
 
 
 def tab_through(page: Page) -> list[dict[str, object]]:
-    """Press Tab until the first control is reached again, and return all visits."""
+    """Press Tab until the first control is reached again, and describe all focused controls."""
     page.locator("[role=tab][tabindex='0']").first.focus()
     visits: list[dict[str, object]] = []
     for _ in range(MAX_STEPS):

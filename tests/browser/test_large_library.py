@@ -1,4 +1,4 @@
-"""Test that the work of the Library does not grow with the number of its takes."""
+"""Test that the cost of showing the Library does not grow with the number of its takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that after a reload, the page shows the last played take without playing it."""
+"""Tests for the last played take, which the page shows after a reload without playing it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ CONSENT = "Carla agrees."
 
 @pytest.fixture
 def client(app: App) -> Iterator[httpx.Client]:
-    """HTTP client of the studio, whose stored voices are deleted after the test."""
+    """Yield an HTTP client of the studio, and delete all stored voices at the end."""
     with httpx.Client(base_url=app.url, trust_env=False, timeout=30) as client:
         yield client
         for voice in client.get(VOICES).json()["data"]:
@@ -59,7 +59,7 @@ def row(page: Page, voice: dict[str, Any]) -> Locator:
 
 
 def opened(page: Page, voice: dict[str, Any]) -> Locator:
-    """Open the Library, and return the row of a voice with its details open."""
+    """Open the Library, expand the details of a voice, and return the row of the voice."""
     enter(page, "library")
     found = row(page, voice)
     found.locator(".vw-voice-open").click()

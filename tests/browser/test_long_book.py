@@ -1,4 +1,4 @@
-"""Test of a long book: if studio and runtime are killed, no sentence is lost or repeated."""
+"""Test that a long book loses and repeats no sentence if studio and runtime are killed."""
 
 from __future__ import annotations
 

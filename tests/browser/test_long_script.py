@@ -1,4 +1,4 @@
-"""Tests for the number of updates per line of a long script."""
+"""Tests for the number of page updates that each line of a long script causes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def open_script(open_studio: OpenStudio, app: App) -> Page:
 
 
 def await_line(page: Page, number: int) -> tuple[int, dict[str, int]]:
-    """Wait until the export has reached a line, and return its number and the counts."""
+    """Wait until the export has reached a line, and return its number and the update counts."""
     of = "() => Number((document.querySelector('#vw-script-told').textContent.match(/line (\\d+)/) ?? [])[1])"
     page.wait_for_function(f"(number) => ({of})() >= number", arg=number, polling=50, timeout=MADE_MS)
     reached, counts = page.evaluate(f"() => [({of})(), {{ ...counts }}]")

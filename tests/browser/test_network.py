@@ -1,4 +1,4 @@
-"""Tests for the page on an unreliable network: error messages, and recovery without loss."""
+"""Tests for the page on an unreliable network: error messages and complete recovery."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT = "Words that nobody may lose."
 
 
 def open_with_clock(open_studio: OpenStudio, port: int) -> Page:
-    """Open the page with a clock that a test can advance, and return the page."""
+    """Open the page with a virtual clock that a test can advance, and return the page."""
     page = open_studio(url=f"http://127.0.0.1:{port}", await_ready=False, has_own_window=True)
     page.clock.install()
     page.reload(wait_until="domcontentloaded")

@@ -1,4 +1,4 @@
-"""Test of first use with a full-size 0.6B repository: click, download, speech.
+"""Test of first use with a checkpoint of the published 0.6B size: click, download, speech.
 
 The test prints the speed, like ``python -m tests.browser.newcomer``. The speed is not checked, because it depends on
 the machine.

@@ -1,4 +1,4 @@
-"""Tests of faults and limits: invalid input, a runtime crash, an insecure origin, a phone."""
+"""Tests for faults and limits: invalid input, runtime crash, insecure origin and phones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SCHEDULED = Path(__file__).with_name("scheduled.js").read_text("utf-8")
 
 
 def complaints(page: Page) -> dict[str, str]:
-    """Return the error messages on the page, keyed by field."""
+    """Return the error messages on the page, keyed by form field."""
     said = page.evaluate(
         "() => [...document.querySelectorAll('[data-error-for]')].map((p) => [p.dataset.errorFor, p.textContent])"
     )
@@ -101,7 +101,7 @@ def test_note_about_differently_spoken_text_is_shown(studio: Page) -> None:
 
 
 def noted(page: Page, *notes: str) -> None:
-    """Add these notes to all responses of the runtime about a text."""
+    """Add these notes to each audio.start message of the runtime, and reload the page."""
 
     def add(socket: WebSocketRoute) -> None:
         runtime = socket.connect_to_server()

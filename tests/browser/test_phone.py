@@ -1,4 +1,4 @@
-"""Tests of the page on a phone: messages, landscape format and unusual names."""
+"""Tests for the page on a phone: messages, landscape format and unusual names."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def remove_recording(page: Page) -> Locator:
 
 
 def to_keep(page: Page, words: str) -> None:
-    """Continue in the Clone room until only the last button has to be pressed."""
+    """Continue in the Clone room up to the button that stores the voice."""
     enter(page, "clone")
     to_words(page, wav(4.0))
     page.fill("#vw-clone-transcript", words)
@@ -99,7 +99,7 @@ def test_button_for_a_new_recording_is_visible_above_toast_and_dock(open_studio:
 
 
 def tops(page: Page, *selectors: str) -> list[int]:
-    """Return the rows of elements as distinct vertical centres."""
+    """Return the distinct vertical centres of elements, one per row."""
     script = """(selectors) => selectors.map((selector) => {
       const { y, height } = document.querySelector(selector).getBoundingClientRect();
       return Math.round(y + height / 2);
@@ -147,7 +147,7 @@ def test_saving_shows_its_error_in_view_and_does_not_restart_the_clone(open_stud
     asked: list[str] = []
 
     def hold(socket: WebSocketRoute) -> None:
-        """Pass messages to the runtime, and hold back its answers to a request."""
+        """Forward messages to the runtime, but withhold the response to a request."""
         server = socket.connect_to_server()
         server.on_message(lambda data: None if asked else socket.send(data))
 

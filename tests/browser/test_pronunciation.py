@@ -43,7 +43,7 @@ def await_words(app: App, awaited: dict[str, str]) -> None:
 
 
 def write(page: Page, word: str, said: str, status: str = "Saved.") -> None:
-    """Add a pronunciation in the empty last row or in a new row."""
+    """Add the pronunciation `said` of `word` in an empty row, and wait for a status message."""
     row = page.locator("#vw-pronunciation-list li").last
     if row.count() == 0 or row.locator("input").first.input_value():
         page.click("#vw-pronunciation-add")

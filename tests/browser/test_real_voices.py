@@ -1,4 +1,4 @@
-"""Tests for the change from the embedded voice to a full model: notice, download, result."""
+"""Tests for replacing the embedded voice by a full model: notice, download and result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hub(folder_of: FolderOf) -> Iterator[Hub]:
 
 @pytest.fixture(scope="module")
 def own(chromium: str, hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """Separate studio for this file, because its tests load other checkpoints."""
+    """Run a separate studio for this file, because its tests load other checkpoints."""
     folder = tmp_path_factory.mktemp("studio")
     folders = {"HF_HOME": str(folder / "home"), "VOICEWRIGHT_DATA": str(folder / "data")}
     with running_app([], instant=True, HF_ENDPOINT=hub.url, VOICEWRIGHT_HOSTS=INSECURE_HOST, **folders) as running:
@@ -106,9 +106,9 @@ def test_download_failure_shows_details_to_the_host_only(open_studio: OpenStudio
 
 
 def stands(page: Page, words: str) -> None:
-    """Check that the banner shows this text.
+    """Check the text of the banner.
 
-    The appearance of the banner must not have moved other elements.
+    The banner must not have moved other elements when it appeared.
     """
     expect(page.locator("#vw-banner")).to_contain_text(words)
     page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")

@@ -1,4 +1,4 @@
-"""Tests for a script's timeline: clips of lines, total length and seeking."""
+"""Tests for a script's timeline: clips of lines, total duration and seeking."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def clip(page: Page, number: int) -> Locator:
 
 
 def places(page: Page) -> list[tuple[float, float]]:
-    """Return the start and end of each clip, as fractions of the timeline's width."""
+    """Return the start and end of each clip as fractions of the timeline's width."""
     found: list[tuple[float, float]] = page.evaluate(
         """() => {
           const { left, width } = document.querySelector('.vw-timeline-in').getBoundingClientRect();

@@ -1,4 +1,4 @@
-"""Tests for shared links: created in the Library, played without a session, and revoked."""
+"""Tests for share links: creation, playback without cookies, and revocation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def open_host(chromium: str) -> Iterator[App]:
-    """Studio whose host allows shared links."""
+    """Run a studio whose host allows share links."""
     with running_app([], instant=True, VOICEWRIGHT_SHARE_LINKS="on") as running:
         yield running
 

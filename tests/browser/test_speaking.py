@@ -89,12 +89,12 @@ def off_by(one: NDArray[np.int16], other: NDArray[np.int16]) -> int:
 
 
 def served_frames(page: Page) -> list[bytes]:
-    """Return the audio messages that were served since the last call."""
+    """Return the audio messages that the runtime has served since the previous call."""
     return [bytes(message) for message in page.evaluate("served()")]
 
 
 def tapped(page: Page, size: int) -> NDArray[np.float64]:
-    """Return the played audio without silence at both ends.
+    """Return the audio that the page has played, without silence at both ends.
 
     Wait until `size` samples have been played, but at most 10 seconds.
     """

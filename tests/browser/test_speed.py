@@ -20,10 +20,10 @@ TEXT = "The boat came back in the evening, and nobody had seen where it had been
 
 
 def play_s(page: Page) -> tuple[float, float]:
-    """Play the take in the player bar, and measure the duration.
+    """Play the take in the player bar, and measure the duration of its playback.
 
     Returns:
-        Seconds during which the page was running, and total seconds.
+        Seconds in which the browser ran the page, and total seconds.
     """
     page.evaluate("window.ticks = 0; window.ticking = setInterval(() => (window.ticks += 1), 100)")
     page.click("#vw-play")

@@ -1,4 +1,4 @@
-"""Tests for a cold start: a waiting page appears first, then the studio at the same URL."""
+"""Tests for a cold start: a startup page appears first, then the studio at the same URL."""
 
 from __future__ import annotations
 

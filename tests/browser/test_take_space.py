@@ -21,7 +21,7 @@ MAX_TAKES = 10
 
 @pytest.fixture(scope="module")
 def small_app(tmp_path_factory: pytest.TempPathFactory, chromium: str) -> Iterator[App]:
-    """Studio that can store ten takes."""
+    """Run a studio that can store ten takes."""
     store: Path = tmp_path_factory.mktemp("small_store")
     variables = {"VOICEWRIGHT_MAX_TAKES": str(MAX_TAKES), "VOICEWRIGHT_DATA": str(store)}
     with running_app([], instant=True, **variables) as running:

@@ -134,7 +134,7 @@ def test_clone_that_skipped_text_is_reported_with_advice(studio: Page) -> None:
         sent: list[int] = []
 
         def pass_on(message: str | bytes) -> None:
-            """Forward the first frame and the end message, and drop all messages between them."""
+            """Forward the first audio message and the end message, and drop all messages between them."""
             if isinstance(message, bytes):
                 if not sent:
                     sent.append(len(message))

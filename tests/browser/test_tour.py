@@ -1,4 +1,4 @@
-"""Screenshots of every room for the README.
+"""Test that takes screenshots of every room for the README.
 
 Only `make tour` takes the screenshots and writes them to docs/images.
 """

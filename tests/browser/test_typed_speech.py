@@ -1,4 +1,4 @@
-"""Tests for "Speak as I type": each clause is spoken while the user types the next clause."""
+"""Tests for "Speak as I type": a clause is spoken while the user types the next clause."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_deleting_the_selected_voice_falls_back_to_the_previous_one(
 
 
 def with_grafts(page: Page) -> None:
-    """Let the runtime report that CustomVoice supports embeddings of Base.
+    """Let the runtime report that CustomVoice accepts embeddings of a Base checkpoint.
 
     The embedded voice records requests with such embeddings.
     """

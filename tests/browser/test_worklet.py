@@ -32,7 +32,7 @@ class Played:
 
     @property
     def sounding(self) -> NDArray[np.float64]:
-        """Return the samples from the first to the last sample that is not silent."""
+        """Return the played samples without silence at the start and the end."""
         (loud,) = np.nonzero(self.samples)
         return self.samples[loud[0] : loud[-1] + 1]
 
@@ -257,7 +257,7 @@ def test_new_take_plays_no_samples_of_the_previous_one(play: Any) -> None:
 
 @pytest.mark.parametrize("fault", ["lost", "doubled", "swapped", "halved"])
 def test_comparison_of_played_samples_detects_every_planted_fault(play: Any, fault: str) -> None:
-    """Negative controls: the tests above must not be so tolerant that they miss these faults."""
+    """Negative controls: the comparison of the other tests must detect each of these faults."""
     pcm = sound(4)
     parts = list(np.split(pcm, 4))
     if fault == "lost":

@@ -105,7 +105,7 @@ def test_docs_page_example_speaks(blank: Page, server: RunningServer) -> None:
 
 @contextmanager
 def sick(talk: Callable[[ServerConnection], Awaitable[None]]) -> Iterator[str]:
-    """Run a server that sends only what `talk` sends in a thread, and yield its URL."""
+    """Run a server that sends only what `talk` sends, in a thread, and yield its URL."""
     opened: Future[tuple[str, Callable[[], object]]] = Future()
 
     async def serving() -> None:

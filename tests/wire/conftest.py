@@ -1,7 +1,7 @@
-"""Fixture with a server for three tiny checkpoints, shared by most tests in this folder.
+"""Fixtures with a server for three tiny checkpoints, shared by most tests in this folder.
 
-The server stops after the tests in this folder. Engine tests change global state of this process, and the self-test
-of the server (canary) would report these changes as an error.
+The server stops after the tests in this folder. Engine tests change global state of this process, and the self-test of
+the server (canary) would report these changes as an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Serving = Callable[..., AbstractContextManager[RunningServer]]  # Type of `runni
 
 @pytest.fixture(scope="package")
 def server(folder_of: FolderOf) -> Iterator[RunningServer]:
-    """Running server with all three modes and four slots per checkpoint."""
+    """Run a server with all three modes and four slots per checkpoint."""
     folders = [folder_of("brief", mode) for mode in ("custom_voice", "voice_design", "base")]
     with running_server(*folders, engine=EngineSettings(threads=1, max_slots=4)) as running:
         yield running
@@ -33,14 +33,14 @@ def server(folder_of: FolderOf) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="package")
 def behind_studio(server: RunningServer) -> Iterator[RunningServer]:
-    """The server of the fixture `server`, reached through the port of a studio."""
+    """Return the server of the fixture `server` with the port of a studio."""
     with studio_port(server.http) as port:
         yield replace(server, port=port, runtime_port=server.port)
 
 
 @pytest.fixture(params=["runtime", pytest.param("studio", marks=pytest.mark.slow)])
 def either(request: pytest.FixtureRequest) -> RunningServer:
-    """The server of the fixture `server`, at its own port or through the port of a studio.
+    """Return the server of the fixture `server` with its own port or with a studio's port.
 
     Tests with this fixture run once with each port.
     """
@@ -56,5 +56,5 @@ def serving(request: pytest.FixtureRequest) -> Serving:
 
 @pytest.fixture(scope="session")
 def ref_audio() -> str:
-    """Two seconds of a synthetic voice as a data URL."""
+    """Return two seconds of a synthetic voice as a data URL."""
     return "data:audio/wav;base64," + base64.b64encode(audio_file(voice(2.0, 5))).decode()

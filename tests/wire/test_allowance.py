@@ -62,14 +62,17 @@ ENDS = ("audio.done", "session.done", "done", "error")
 
 @pytest.fixture(scope="module")
 def studio(server: RunningServer) -> Iterator[int]:
-    """Port of a running studio that limits each visitor to one second of speech per day."""
+    """Run a studio with a daily limit of one second of speech per visitor, and yield its port."""
     visits = VisitSettings(visitor_speech_s=1, visitors_per_address=0)
     with studio_port(server.http, visits=visits, visitors="each") as port:
         yield port
 
 
 def post(port: int, kind: str, headers: dict[str, str]) -> str:
-    """Send a request with forged account headers, and return the error text or "sound"."""
+    """Send a speech request with forged account headers.
+
+    The result is the error text, or "sound" if the request was served.
+    """
     path, body = POSTED[kind]
     forged = {"x-speech-account": "somebody else", "x-speech-seconds": "999"}
     answer = httpx.post(f"http://127.0.0.1:{port}{path}", json={**body, **FIELDS}, headers=headers | forged, timeout=30)

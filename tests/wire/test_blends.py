@@ -21,7 +21,7 @@ FIXED: dict[str, Any] = {"seed": 11, "max_frames": 4, "language": "English"}
 
 @pytest.fixture(scope="module")
 def running(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """Running server with CustomVoice and Base checkpoints and three stored voices.
+    """Run a server with CustomVoice and Base checkpoints and three stored voices.
 
     One of the stored voices forbids blends.
     """

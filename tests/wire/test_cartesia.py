@@ -60,7 +60,7 @@ async def hear(connection: ClientConnection) -> dict[str, Any]:
 
 
 async def until_done(connection: ClientConnection, *contexts: str) -> dict[str, list[dict[str, Any]]]:
-    """Receive messages until the last message of each context, and return them by context."""
+    """Receive messages until each context has ended, and return them keyed by context."""
     came: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     waiting = set(contexts)
     while waiting:

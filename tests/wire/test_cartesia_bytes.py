@@ -97,7 +97,7 @@ def test_mp3_has_the_requested_rates(server: RunningServer, rate: int, bit_rate:
 
 @pytest.mark.slow
 def test_fields_of_newer_clients_are_accepted(server: RunningServer, native: bytes) -> None:
-    """The voice is an ID, the language is in `locale`, and there are unknown fields."""
+    """The voice is given as an ID, the language in `locale`, and there are unknown fields."""
     body = {name: value for name, value in BODY.items() if name != "language"}
     more = {"voice": "alloy", "locale": "en-GB", "save": False, "generation_config": {"speed": 1}, "speed": "normal"}
     reply = httpx.post(server.http + PATH, json={**body, **more}, timeout=60)

@@ -1,4 +1,4 @@
-"""Tests for the Python client with the real server and with broken connections."""
+"""Tests for the Python client, with the real server and with servers that send faults."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ SAID = LONG[:74]
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """Running cluster, with HTTP clients for its port and for the port of each replica."""
+    """Running cluster with HTTP clients for its port and for the port of each replica."""
 
     cluster: RunningCluster
     store: Path

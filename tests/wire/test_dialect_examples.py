@@ -1,4 +1,4 @@
-"""Tests for the examples for other APIs in docs/api.md against the real server."""
+"""Tests that the examples for other APIs in docs/api.md match the real server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def shape(message: Any) -> Any:
 
 
 def is_sound(event: Any) -> bool:
-    """True if this kind of message may occur any number of times."""
+    """Return True if this kind of message may occur any number of times."""
     if event == "sound" or "type" not in event:
         return event == "sound" or event.get("isFinal", ...) is None
     return event["type"] in {"chunk", "timestamps"}

@@ -25,7 +25,7 @@ BODY: dict[str, Any] = {"inputs": TURNS, "language": "English", "seed": 7, "resp
 
 @pytest.fixture(scope="module")
 def talking() -> Iterator[RunningServer]:
-    """Running server with the embedded voice and one slot, which is enough for a dialogue."""
+    """Run a server with the embedded voice and one slot, which is enough for a dialogue."""
     with running_server(DEMO_CHECKPOINT, engine=EngineSettings(threads=1, max_slots=1)) as running:
         yield running
 

@@ -91,7 +91,7 @@ def test_session_with_running_speech_may_not_start_another(folder_of: FolderOf) 
             assert await session.closed() == (1001, "draining")
 
     async def sounding_or_nothing(session: Talk) -> None:
-        """Send a ping and wait for its pong, before which the engine receives the text."""
+        """Send a ping and wait for its pong, so that the engine has received all earlier text."""
         await session.send("ping", t=1)
         await session.receive_until("pong")
 

@@ -51,7 +51,7 @@ async def hear(connection: ClientConnection) -> dict[str, Any]:
 
 
 async def until_final(connection: ClientConnection, *names: str | None) -> dict[str | None, list[dict[str, Any]]]:
-    """Receive messages until the last message of each context, and return them by context."""
+    """Receive messages until each context has ended, and return them keyed by context."""
     came: dict[str | None, list[dict[str, Any]]] = {}
     waiting = set(names or (None,))
     while waiting:
@@ -63,7 +63,10 @@ async def until_final(connection: ClientConnection, *names: str | None) -> dict[
 
 
 async def closed(connection: ClientConnection) -> tuple[list[dict[str, Any]], int | None]:
-    """Receive messages until the server closes, and return them with the close code."""
+    """Receive messages until the server closes the connection.
+
+    The result is the messages and the close code.
+    """
     came = []
     try:
         while True:

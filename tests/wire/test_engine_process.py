@@ -42,7 +42,7 @@ OWN = {"VOICEWRIGHT_ENGINE_PROCESS": "own"}
 
 @pytest.fixture(scope="module")
 def apart(folder_of: FolderOf) -> Iterator[RunningServer]:
-    """Running server like the fixture `server`, but with the engine in a separate process."""
+    """Run a server like the fixture `server`, but with the engine in a separate process."""
     folders = [folder_of("brief", mode) for mode in ("custom_voice", "voice_design", "base")]
     with running_server(*folders, engine=EngineSettings(threads=1, max_slots=4), apart=True) as running:
         yield running
@@ -114,14 +114,17 @@ def test_stored_voice_speaks_and_its_prompt_is_saved(apart: RunningServer) -> No
 
 @pytest.fixture(scope="module")
 def narrow(folder_of: FolderOf) -> Iterator[tuple[RunningServer, RunningServer]]:
-    """Two servers with one slot and no queue, without and with a separate engine process."""
+    """Run two servers with one slot and no queue.
+
+    The engine of the second server is in a separate process.
+    """
     folder = folder_of("brief", "custom_voice")
     with running_server(folder, engine=ONE_SLOT) as one, running_server(folder, engine=ONE_SLOT, apart=True) as two:
         yield one, two
 
 
 def refusal_of(reply: httpx.Response) -> tuple[int, dict[str, Any], bool]:
-    """Return the status, the error without its estimate, and True if there is Retry-After."""
+    """Return the status, the error without its estimated wait, and True if Retry-After is set."""
     error = reply.json()["error"]
     return reply.status_code, without_estimate(error), "retry-after" in reply.headers
 
@@ -173,9 +176,9 @@ def test_http_refusal_is_identical_with_a_separate_engine_process(
 
 
 def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[Any], list[tuple[int, str]]]:
-    """Send a signal to the engine process, and return what two clients receive last.
+    """Send a signal to the engine process, and return the last messages of two clients.
 
-    One client is speaking and the other is idle.
+    One client receives speech and the other is idle.
     """
     assert server.engine_pid is not None
     pid = server.engine_pid
@@ -263,7 +266,7 @@ def loading(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen
 
 @contextmanager
 def started(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
-    """Start a runtime, and wait until it is ready.
+    """Start a runtime, and yield it when it is ready.
 
     Yields:
         The runtime process, the process ID of its engine, and the URL of the server.

@@ -1,4 +1,4 @@
-"""Tests for HAProxy with our configuration, which routes requests to suitable replicas."""
+"""Tests for HAProxy with our configuration, which routes requests to replicas."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPEAKERS = {"clara": "custom_voice"}
 
 @contextmanager
 def answering(name: str) -> Iterator[int]:
-    """Run an HTTP server in place of a replica, and yield its port.
+    """Run an HTTP server that replaces a replica, and yield its port.
 
     The server responds to every request with its name and the client's account.
     """
@@ -169,7 +169,10 @@ async def test_missing_replica_is_reported_with_retry_after(dialect: str, settin
 
 @contextmanager
 def ending() -> Iterator[int]:
-    """Run a replica that stops at the first request except health checks, and yield its port."""
+    """Run a replica that stops when it receives a request, and yield its port.
+
+    It does not stop at health checks.
+    """
 
     def serve() -> None:
         while True:

@@ -22,7 +22,7 @@ LONG: dict[str, Any] = {**SHORT, **STREAM, "max_new_tokens": 4000}
 
 @dataclass(slots=True)
 class Reply:
-    """Messages and audio of one sentence."""
+    """Messages and audio of one sentence from the server."""
 
     start: dict[str, Any]
     sound: list[bytes] = field(default_factory=list)
@@ -40,7 +40,7 @@ async def hear(connection: ClientConnection) -> dict[str, Any] | bytes:
 
 
 async def replies(connection: ClientConnection) -> tuple[list[Reply], dict[str, Any]]:
-    """Return all replies up to session.done, and the session.done message."""
+    """Receive messages up to session.done, and return the sentences and that message."""
     found: list[Reply] = []
     while True:
         message = await hear(connection)
@@ -91,7 +91,7 @@ async def said_until_done(connection: ClientConnection) -> tuple[bytes, list[dic
     """Receive one utterance up to session.done.
 
     Returns:
-        The audio, and the JSON messages in order.
+        The audio, and the JSON messages in the order of arrival.
     """
     pcm, said = b"", []
     while not said or said[-1]["type"] != "session.done":

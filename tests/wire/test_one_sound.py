@@ -1,4 +1,4 @@
-"""Tests that a seed yields the same PCM bytes on each route and in each batch."""
+"""Tests that a seed gives the same PCM bytes on each route and in each batch."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def openai_batch(server: RunningServer, cast: Cast) -> bytes:
 
 
 def fields_of(cast: Cast) -> dict[str, Any]:
-    """Return the fields that Cartesia's and ElevenLabs' APIs have besides the voice."""
+    """Return the request fields of Cartesia's and ElevenLabs' APIs, except the voice."""
     styles = {name: value for name, value in cast.items() if name in {"instructions", "graft"}}
     return {"seed": SEED, "max_frames": FRAMES, **styles}
 
@@ -234,7 +234,7 @@ def test_speaker_embedding_returns_the_bytes_of_its_reference(
 
 @pytest.mark.parametrize("who", CASTS)
 def test_concurrent_requests_do_not_change_the_bytes(server: RunningServer, casts: dict[str, Cast], who: str) -> None:
-    """All routes are requested at the same time, which is more requests than slots."""
+    """All routes are requested at the same time, with more requests than slots."""
     wanted = native_whole(server, casts[who])
     routes = ROUTES | (BY_ID if "voice" in casts[who] else {})
     with ThreadPoolExecutor(len(routes)) as pool:

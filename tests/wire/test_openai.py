@@ -89,7 +89,7 @@ def open_files() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def plain(server: RunningServer) -> bytes:
-    """Return the PCM audio of the request BODY."""
+    """Return the PCM audio of the request body BODY."""
     return post(server, response_format="pcm").content
 
 

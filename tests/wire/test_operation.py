@@ -35,7 +35,7 @@ def running(folder_of: FolderOf) -> Iterator[RunningServer]:
 
 
 def counts(server: RunningServer) -> Counts:
-    """Return ended requests by (dialect, outcome), and refusals by code."""
+    """Return the number of ended requests by (dialect, outcome), and of refusals by code."""
     found: Counts = {}
     for family in text_string_to_metric_families(httpx.get(f"{server.http}/metrics").text):
         for sample in family.samples:

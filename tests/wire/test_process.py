@@ -45,7 +45,7 @@ def start(*arguments: str, **settings: str) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def process(folder_of: FolderOf) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Running runtime process and its URL."""
+    """Run a runtime process, and yield the process and its URL."""
     child = start("--model", str(folder_of("brief", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="0.5")
     assert child.stdout is not None
     line = child.stdout.readline()
@@ -121,7 +121,7 @@ def test_unknown_routes_return_json_errors(
 
 
 def bare(server: RunningServer, request: str) -> tuple[bytes, bytes]:
-    """Send a raw HTTP request, and return the head and the body of the response."""
+    """Send a raw HTTP request, and return the header section and the body of the response."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=TEST_TIMEOUT_S) as connection:
         connection.sendall(request.encode().replace(b"\n", b"\r\n"))
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
@@ -372,7 +372,7 @@ def test_verbose_option_may_follow_the_command(folder_of: FolderOf) -> None:
 
 
 def one_sentence(child: subprocess.Popen[str]) -> str:
-    """Wait for exit status 2, and return the only line that the process printed to stderr."""
+    """Wait for exit status 2, and return the only line of the process's standard error."""
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 2, errors
     assert len(errors.splitlines()) == 1, errors

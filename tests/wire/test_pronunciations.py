@@ -26,14 +26,14 @@ ASKED = "Ask Nguyen."
 
 @pytest.fixture
 def http(server: RunningServer, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """HTTP client with its own owner name, for which no dictionaries are stored."""
+    """Yield an HTTP client with its own owner name, for which no dictionaries are stored."""
     owner = {"X-Voice-Owner": request.node.name}
     with httpx.Client(base_url=server.http, timeout=30, headers=owner) as client:
         yield client
 
 
 def refused(reply: httpx.Response, status: int, code: str, param: str | None = None) -> str:
-    """Check status, code and parameter of a refusal in any dialect, and return its message."""
+    """Check status, code and parameter of a refusal in any API, and return its message."""
     body = reply.json()
     problem = body.get("error") or body.get("detail") or body
     error_code = next(problem[name] for name in ("code", "status", "error_code") if name in problem)

@@ -1,4 +1,4 @@
-"""Tests for HTTP error statuses and error codes that other files do not test."""
+"""Tests for HTTP error statuses and error codes that other test files do not cover."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ DIALECTS = ("Python client", "omni streamed", "OpenAI", *BY_ID)
 
 @pytest.fixture(scope="module")
 def running(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """Running server with CustomVoice and Base checkpoints of one size and a stored voice."""
+    """Run a server with CustomVoice and Base checkpoints of one size and a stored voice."""
     models = [folder_of("brief", "custom_voice"), folder_of("brief", "base", 2)]
     library = ServerSettings(voices=str(tmp_path_factory.mktemp("library") / "voices"))
     with running_server(*models, engine=EngineSettings(threads=1, max_slots=2), server=library) as server:

@@ -1,4 +1,4 @@
-"""Tests for a minimal API that only the tests define, on the real server."""
+"""Tests for the toy dialect, a minimal API that only the tests define, on a real server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT = "The **kettle** is on. Tea soon."
 
 @pytest.fixture(scope="module")
 def server(folder_of: FolderOf) -> Iterator[RunningServer]:
-    """Running server whose application has the toy dialect in addition to all others."""
+    """Run a server that serves the toy dialect in addition to all other APIs."""
     app.DIALECTS.append(sys.modules[toy_dialect.__name__])
     try:
         with running_server(folder_of("brief", "custom_voice"), limits=Limits(max_text_chars=100)) as running:

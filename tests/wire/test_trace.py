@@ -29,8 +29,8 @@ ASIDE = ("Watchdog.", "ServerMetrics.")  # Tasks of the server that run at the s
 class Trace:
     """Profiler of the runtime's function calls in all threads, until the core gets a request.
 
-    The trace starts with the next message. ``hops`` is the sum of two lengths: the longest call chain in the event
-    loop's thread, and the longest in the engine's thread.
+    The trace starts with the next message. ``hops`` is the length of the longest call chain in the event loop's thread
+    plus that in the engine's thread.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ def names_above(frame: FrameType | None) -> Iterator[str]:
 
 @contextmanager
 def following_all_threads() -> Iterator[Trace]:
-    """Context manager that traces all threads started in its block."""
+    """Trace all threads that are started in the block, and yield the trace."""
     trace = Trace()
     threading.setprofile(trace.follow)
     try:

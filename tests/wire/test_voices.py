@@ -1,4 +1,4 @@
-"""Tests for stored voices over HTTP: create, list, fetch, rename and delete."""
+"""Tests for stored voices over HTTP: creation, lists, changes and deletion."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ FRAME_BYTES = 2 * 1920
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    """Running server with the embedded voice, whose speech ends with EOS.
+    """Run a server with the embedded voice, whose speech ends with EOS.
 
-    The Wyoming protocol has no limit of frames.
+    The Wyoming protocol has no frame limit.
     """
     with running_server(
         DEMO_CHECKPOINT,
@@ -149,10 +149,7 @@ def test_malformed_event_is_reported_and_closes_the_connection(server: RunningSe
 
 
 def test_endless_line_uses_bounded_memory(server: RunningServer) -> None:
-    """The client receives an error after some kilobytes.
-
-    It receives the error while it is still sending.
-    """
+    """The client receives an error after some kilobytes, while it is still sending."""
 
     async def scene(client: WyomingClient) -> tuple[ReceivedEvents, int]:
         sent = 0
@@ -296,7 +293,7 @@ def test_used_port_is_refused() -> None:
 
 
 def begun(uri: str) -> None:
-    """Start a server with this Wyoming address."""
+    """Start a server with this Wyoming address, which must not load a checkpoint."""
     settings = Settings(server=ServerSettings(port=0, wyoming=uri))
     with listen(settings.server) as listener:
         asyncio.run(run(settings, listener, nothing))

@@ -1,4 +1,7 @@
-"""Test API: messages ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``."""
+"""Toy dialect: a minimal API with one utterance at a time, for tests.
+
+Messages: ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class ToyMessage(StrictFields):
 
 
 class ToyDialect(Dialect[Utterance[ToyMessage]]):
-    """Dialect of the test API, with one utterance at a time."""
+    """Session of the toy dialect, with one utterance at a time."""
 
     def _read(self, fields: dict[str, Any]) -> ToyMessage:
         return checked(ToyMessage, fields)
