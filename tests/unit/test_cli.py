@@ -222,7 +222,7 @@ def bad_reference(path: Path, kind: str) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], status: int, code: str) -> str:
-    """Assert one line on stderr, no output on stdout, and exit status 2.
+    """Assert one line on stderr, no output on stdout, and that the exit status is 2.
 
     Returns:
         The line on stderr.
@@ -396,7 +396,7 @@ def test_missing_checkpoint_file_error_contains_its_name(
 
 
 def test_help_loads_no_networks() -> None:
-    """``--help`` must respond without importing torch, which takes seconds."""
+    """The option ``--help`` must respond without importing torch, which takes seconds."""
     program = "import sys, runtime.cli as cli\ntry: cli.main(['say', '--help'])\nexcept SystemExit: pass\n"
     program += "assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

@@ -28,7 +28,7 @@ def leaves() -> list[type[SpeechError]]:
 
 
 def drawn_tree() -> dict[str, str]:
-    """Return the parent of each class in the tree of the module's docstring."""
+    """Return the parent of each error class, from the tree in the module's docstring."""
     parent_at: dict[int, str] = {}
     pairs: dict[str, str] = {}
     assert errors.__doc__ is not None

@@ -234,7 +234,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def imports_of(path: Path) -> Iterator[str]:
-    """Yield the dotted names of all modules and of names in modules that a file imports."""
+    """Yield the dotted names of all modules, and of all module members, that a file imports."""
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -318,7 +318,7 @@ def test_pure_modules_import_no_forbidden_libraries() -> None:
 
 
 def reads_tensors_only(call: ast.Call) -> bool:
-    """True for ``torch.load(…, weights_only=True)``, which does not run code of a pickle."""
+    """Return True for ``torch.load(…, weights_only=True)``, which runs no code of a pickle."""
     keywords = {word.arg: ast.unparse(word.value) for word in call.keywords}
     return ast.unparse(call.func) == "torch.load" and keywords.get("weights_only") == "True"
 
@@ -342,7 +342,7 @@ def test_lint_tables_contain_only_existing_files() -> None:
 
 
 def test_import_scan_finds_nested_and_conditional_imports(tmp_path: Path) -> None:
-    """The scan finds imports inside functions and under conditions, and not only at the top."""
+    """The scan finds imports inside functions and conditions, and not only at the top level."""
     path = tmp_path / "file.py"
     path.write_text("if True:\n    import torch.nn as nn\ndef f():\n    from runtime.engine import slots\n")
     assert sorted(imports_of(path)) == ["runtime.engine.slots", "torch.nn"]

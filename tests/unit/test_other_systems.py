@@ -28,7 +28,7 @@ WAIT_S = 120
 
 
 def found(tree: ast.AST) -> Iterator[str]:
-    """Yield the system-specific features that a file uses without a check.
+    """Yield the system-specific features that a Python file uses without a check.
 
     A check is a call of ``hasattr``.
     """

@@ -120,7 +120,7 @@ def test_client_wheel_contains_the_client_and_its_types(tmp_path: Path) -> None:
 
 
 def test_documentation_installs_only_our_packages() -> None:
-    """Nobody owns the name, so a stranger could register it and users would install it."""
+    """Nobody owns the name on PyPI, so anyone could publish a malicious package under it."""
     install_command = re.compile(r"pip install [^\n`)]*(?<![./\w])['\"]?voicewright(-client)?\b(?![./])")
     named = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     kinds = (".md", ".py", ".json", ".html", ".yaml", "file")

@@ -34,7 +34,7 @@ JS_CONSTANT = re.compile(r"\bconst ([A-Z_]+)\b")
 
 
 class Source(NamedTuple):
-    """Texts and names of one file that the rules check."""
+    """Docstrings, comments and names of one file, which the rules check."""
 
     docstrings: list[str]
     comments: list[str]
@@ -118,7 +118,7 @@ PLAIN_JS = "/**\n * Return the number of slots.\n *\n * They are free. @returns 
 
 @cache
 def sources() -> dict[str, Source]:
-    """Return the sources of all folders by path."""
+    """Read all Python and JavaScript files, and return their docstrings and comments by path."""
     found = {}
     for path in (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.[jp][sy]"))):
         if not OTHERS & set(path.relative_to(ROOT).parts):

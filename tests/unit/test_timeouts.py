@@ -1,4 +1,4 @@
-"""Tests for event loops whose timeouts exclude the time of a suspended process."""
+"""Tests for event loops whose timeouts exclude the time in which the process is suspended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOUR_S = 3600.0
 
 
 class Clock:
-    """Clock that runs normally and can jump ahead, as after a suspension."""
+    """Fake clock that runs normally and can jump ahead, as after a suspension."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0

@@ -1,4 +1,4 @@
-"""Fixtures with fast checkpoints whose utterances never end before the frame limit."""
+"""Fixtures with fast checkpoints whose utterances always reach the frame limit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.support.checkpoints.tiny import QUICK
 
 @pytest.fixture(scope="package")
 def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a CustomVoice checkpoint."""
+    """Return the folder of a CustomVoice checkpoint whose utterances reach the frame limit."""
     return _endless(tmp_path_factory, "custom_voice")
 
 
 @pytest.fixture(scope="package")
 def endless_cloner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a Base checkpoint."""
+    """Return the folder of a Base checkpoint whose utterances reach the frame limit."""
     return _endless(tmp_path_factory, "base")
 
 

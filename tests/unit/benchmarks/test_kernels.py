@@ -1,4 +1,4 @@
-"""Test of the kernel benchmark's tile search."""
+"""Test of the kernel benchmark's search for the fastest tile sizes."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ HALF = BYTES_PER_S // 2  # Number of bytes in half a second of audio.
 
 
 def chunks_at(*seconds: float) -> list[tuple[int, int]]:
-    """Return chunks (arrival time in ns, bytes) of half a second of audio at these times."""
+    """Return chunks of half a second of audio, as pairs of arrival time (ns) and bytes."""
     return [(round(second * SECOND), HALF) for second in seconds]
 
 

@@ -1,4 +1,4 @@
-"""Tests for the comparison with other implementations, measured here or by a program."""
+"""Tests for the comparison with other implementations of speech synthesis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for the quality benchmark: codes in a batch, and scores of each sample."""
+"""Tests for the quality benchmark: codes of batched requests, and scores of each sample."""
 
 from __future__ import annotations
 

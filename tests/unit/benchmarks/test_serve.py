@@ -1,4 +1,4 @@
-"""Tests for the load generator: a short run of each load."""
+"""Tests for the load generator, with a short run of each kind of load."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_reply_ending_before_its_text_is_a_failure(endless: Path, monkeypa
 
 
 class Noted:
-    """Target that appends its name and the plan of every run to a list."""
+    """Fake benchmark target that appends its name and the plan of every run to a list."""
 
     start_s = 0.0
 

@@ -1,4 +1,4 @@
-"""Tests for the accelerators of a pool: each replica requests one accelerator from Ray."""
+"""Tests for the accelerators of a replica pool: each replica requests one from Ray."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from runtime.cluster.balance import MAX_WEIGHT, Load, weights
 
 
 def chosen(weight_by_name: dict[str, int], connections: dict[str, int]) -> str:
-    """Return the server that HAProxy's algorithm leastconn would select.
+    """Return the name of the server that HAProxy's algorithm leastconn would select.
 
     It selects the server with the smallest (connections + 1) / weight.
     """

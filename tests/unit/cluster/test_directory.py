@@ -1,4 +1,4 @@
-"""Tests for the directory of replicas, which decides when a drained replica may end."""
+"""Tests for the directory of replicas, which decides when a replica may stop."""
 
 from __future__ import annotations
 

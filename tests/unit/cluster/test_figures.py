@@ -1,4 +1,4 @@
-"""Test of the cluster's metrics: those of each replica, and their sums."""
+"""Test of the cluster's metrics, which contain the values of each replica and their sums."""
 
 from __future__ import annotations
 

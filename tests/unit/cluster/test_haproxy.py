@@ -1,4 +1,4 @@
-"""Tests for the HAProxy process: a program that does not respond like HAProxy is killed."""
+"""Tests for the HAProxy process: a program that does not behave like HAProxy is killed."""
 
 from __future__ import annotations
 

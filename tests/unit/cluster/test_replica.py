@@ -1,4 +1,4 @@
-"""Tests for a replica's environment: the number of threads is the same as without Ray."""
+"""Tests for a replica's environment: Ray does not change the number of threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Started = Callable[[dict[str, str]], int]
 
 @pytest.fixture
 def started() -> Iterator[Started]:
-    """Yield a function that starts a process with an environment and returns its ID.
+    """Yield a function that starts a process with an environment and returns its process ID.
 
     The process takes the place of Ray's raylet.
     """

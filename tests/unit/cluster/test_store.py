@@ -1,4 +1,4 @@
-"""Tests for the shared store: changes reach all replicas, and no file is incomplete."""
+"""Tests for the shared file store: changes reach all replicas, and files are complete."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_concurrent_changes_converge_to_one_version(two: tuple[Mirror, Mirror], 
 
 
 class Meddling:
-    """File system that runs an additional action once, during a call."""
+    """File system that runs a function once, directly after the call of a chosen method."""
 
     def __init__(self, files: Any, call: str, deed: Callable[[], object]) -> None:
         self._files, self._call, self._deed = files, call, deed

@@ -1,4 +1,4 @@
-"""Tests for the routes for the whole cluster: responses and access."""
+"""Tests for the HTTP routes that describe the whole cluster: responses and access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures with a simulated NPU, and with small checkpoints on the NPU and on the CPU."""
+"""Fixtures with a simulated NPU, and with small checkpoints on this NPU and on the CPU."""
 
 from __future__ import annotations
 

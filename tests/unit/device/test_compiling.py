@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_precompilation_compiles_used_kernels_and_launches_none(tmp_path: Path) -> None:
-    """Two kernels can be compiled, and the third kernel fails only at its launch.
+    """Two kernels can be compiled, and the third kernel would fail only when it is launched.
 
     The test uses a separate process, because this process uses Triton's interpreter and another driver.
     """

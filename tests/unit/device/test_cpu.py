@@ -1,6 +1,6 @@
-"""Tests for the CPU device's attention, compared with the definition of attention.
+"""Tests for the CPU device's attention, compared with a direct computation.
 
-The tests of other devices compare with the attention of the CPU device.
+The tests of other devices use the attention of the CPU device as the reference.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tests that a whole frame consists of operations that a graph can capture.
+"""Tests that all operators of a frame can be captured in a device graph.
 
-Other tests show that the lint detects operations that cannot be captured.
+Other tests check that GraphLint detects operators that cannot be captured.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_whole_frame_can_be_captured(
     plain: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No operation runs on the AI CPU, copies the slots or sorts unnecessarily."""
+    """No operator runs on the AI CPU, copies all slots or sorts without need."""
     # This limit is below the number of codes of these checkpoints.
     monkeypatch.setattr("runtime.engine.execution.slots.MAX_UNSORTED_K", 8)
     checkpoint = on_npu(spec, "custom_voice", dtype)
@@ -85,7 +85,7 @@ def test_prefill_chunk_can_be_captured(npu: NpuDevice, ascend: StandIn, on_npu: 
 
 
 def test_cpu_attention_cannot_be_captured(speaker: Checkpoint) -> None:
-    """The CPU attention loops over rows, whose lengths the host reads."""
+    """The CPU attention loops over rows, whose lengths must be read by the host."""
     device = open_device("cpu")
     device.torch_device = META
     with on_meta():
@@ -96,7 +96,7 @@ def test_cpu_attention_cannot_be_captured(speaker: Checkpoint) -> None:
 
 
 def test_lint_rejects_noise_generated_on_the_npu(npu: NpuDevice) -> None:
-    """Older versions cannot capture a bit shift, so the host computes the noise."""
+    """Older torch_npu versions cannot capture a bit shift, so the host computes the noise."""
     seed = torch.zeros(1, device=NPU, dtype=torch.int64)
     with pytest.raises(NotForGraphs, match="rshift"), torch.inference_mode(), linted(NPU):
         gumbel_noise(seed, seed, 2, 8)
@@ -165,7 +165,7 @@ def test_capturable_operations_are_accepted() -> None:
 
 
 def test_graph_check_applies_only_to_the_capturing_thread() -> None:
-    """Canaries of other engines in the same process may run at any time."""
+    """Canary requests of other engines in the same process may run at any time."""
     with hands_off(), ThreadPoolExecutor(1) as another:
         assert another.submit(lambda: torch.tensor([1, 2]).tolist()).result() == [1, 2]
         with pytest.raises(NotForGraphs):

@@ -1,4 +1,4 @@
-"""Tests for huge pages: memory uses huge pages, and its content does not change."""
+"""Tests for huge pages: memory regions use them, and their content does not change."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def test_huge_pages_are_not_used_without_procfs(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_only_full_private_regions_are_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Files, stacks and mostly empty regions are not selected, nor are incomplete huge pages."""
+    """Files, stacks and mostly empty regions are not selected.
+
+    At the ends of a region, incomplete huge pages are not selected either.
+    """
     pages, there = huge_pages.HUGE_PAGE_BYTES // mmap.PAGESIZE, (1 << 63).to_bytes(8, "little")
     lines = [
         "00200000-00900000 rw-p 00000000 00:00 0 ",  # The second huge page of this region is not full.

@@ -1,4 +1,4 @@
-"""Tests for the availability of the kernels, and of a runtime without Triton."""
+"""Tests for the availability of the kernels, and for a runtime without Triton."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def ints(*numbers: int) -> Tensor:
 
 
 def agree(ours: Heads, reference: Heads) -> None:
-    """Check that both KV caches contain the same keys and values."""
+    """Check that two KV caches contain the same keys and values."""
     torch.testing.assert_close(ours.keys, reference.keys, equal_nan=True, **TOLERANCE[ours.keys.dtype])
     torch.testing.assert_close(ours.values, reference.values, equal_nan=True, rtol=0, atol=0)
 

@@ -1,4 +1,4 @@
-"""Tests for a frame's first and last kernel, on a GPU or in Triton's interpreter."""
+"""Tests for the first and the last kernel of a frame, on a GPU or in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_frame_input_is_the_sum_of_code_and_text_embeddings(groups: int, width: 
 
 @interpreted
 def test_ended_row_reads_within_the_tables() -> None:
-    """EOS is not a code of codebook 0, and a row that sampled EOS may run one more frame."""
+    """EOS is not a code of codebook 0, and a row that sampled EOS may run in one more frame."""
     generator = torch.Generator().manual_seed(0)
     state = random_state(generator, SLOTS, 1, CODES, TEXTS)
     state.codes[3, 0] = 10**9

@@ -62,7 +62,7 @@ def test_gemm_supports_strided_rows(tiles: Tiles) -> None:
 def test_partial_sums_are_added_in_order_for_every_split(tiles: Tiles, rows: int) -> None:
     """The values yield the expected sum only if they are added in order.
 
-    Pairwise addition yields 0.
+    Pairwise addition would yield 0.
     """
     each = K // 4
     weight = torch.ones(N, K)
@@ -107,9 +107,9 @@ def test_shapes_without_a_tile_use_the_library() -> None:
 
 @pytest.mark.parametrize("capability", [(8, 0), (8, 6), (9, 0), (12, 0)])
 def test_pipeline_stages_fit_into_shared_memory(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
-    """On a GPU that keeps the current stage in registers, one more stage is possible.
+    """A GPU that keeps the current stage in registers can use one more stage.
 
-    This additional stage does not have to fit into shared memory.
+    This additional stage need not fit into shared memory.
     """
     room = {(8, 0): 163, (8, 6): 99, (9, 0): 227, (12, 0): 99}[capability] * 1024
     monkeypatch.setattr(kernels, "shared_memory", lambda: room)
@@ -129,7 +129,7 @@ def test_pipeline_stages_fit_into_shared_memory(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_int8_gemm_on_hopper_uses_wgmma_for_every_row_count() -> None:
-    """The older instruction adds along K in another order.
+    """The older instruction adds the products along K in another order.
 
     With that instruction, results would depend on the batch.
     """

@@ -34,7 +34,7 @@ def all_rows(count: int) -> Tensor:
 def drawn(
     logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None = None, *, settled: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the sampled codes of the kernel, and True for rows with finite scores.
+    """Return the sampled codes of the kernel, and for each row, True if its scores are finite.
 
     All other outputs of the kernel are checked in this function.
     """
@@ -53,7 +53,7 @@ def drawn(
 
 
 def settings(slots: int, width: int, **kwargs: float) -> Slots:
-    """Return sampling settings that are equal in every slot, except for the seeds."""
+    """Return sampling parameters that are equal in every slot, except for the seeds."""
     plain = {"temperature": 1.0, "top_k": width, "top_p": 1.0, "greedy": False, "frame": 3, "penalty": 1.0} | kwargs
     known = Slots.random(torch.Generator().manual_seed(0), slots, width)
     return replace(known, **{name: torch.full_like(getattr(known, name), word) for name, word in plain.items()})

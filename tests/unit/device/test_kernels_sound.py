@@ -1,4 +1,4 @@
-"""Tests of Code2Wav's kernels in Triton's interpreter, compared with PyTorch convolutions."""
+"""Tests for Code2Wav's kernels in Triton's interpreter, compared with PyTorch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def snaked(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
 
 
 def past_of(memory: Tensor, left: int) -> Tensor:
-    """Return the convolution state that the rows of ROWS read.
+    """Return the convolution state that the kernel reads for the rows ROWS.
 
     Shapes: memory [2, SLOTS, left * C]; result [2, left, C].
     """
@@ -51,7 +51,7 @@ def past_of(memory: Tensor, left: int) -> Tensor:
 
 
 def written(memory: Tensor, left: int) -> Tensor:
-    """Return the convolution state that the rows of ROWS have written."""
+    """Return the convolution state that the kernel has written for the rows ROWS."""
     return torch.stack([memory[0, 2], memory[1, 0]]).view(2, left, -1)
 
 
@@ -62,7 +62,7 @@ def test_convolution_reads_and_advances_the_state_of_its_stream(
 ) -> None:
     """Chunks are shorter or longer than the convolution state.
 
-    Taps are within one tile or in two tiles.
+    The taps of a convolution are within one tile or in two tiles.
     """
     N, left = 24, 6 * dilation
     weight, bias = torch.randn(N, C, 7, generator=random) / 10, torch.randn(N, generator=random)

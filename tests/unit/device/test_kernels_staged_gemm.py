@@ -1,4 +1,4 @@
-"""Tests for the selection of small_m_gemm and medium_m_gemm, and of their compilation.
+"""Tests for the selection and compilation of the kernels small_m_gemm and medium_m_gemm.
 
 No GPU is needed. tests/gpu/test_kernels.py tests the results on a GPU.
 """
@@ -123,9 +123,9 @@ def test_every_matrix_is_split_evenly_and_fits_on_hopper(shape: tuple[int, int, 
 
 @pytest.mark.parametrize(("name", "count"), [("small_m_gemm", 16), ("medium_m_gemm", 8)])
 def test_kernels_compile_for_hopper_and_fit(name: str, count: int) -> None:
-    """The compiled order is: prefetch weights, allow the next kernel to start, wait.
+    """The compiled kernel prefetches weights, lets the next kernel start, and then waits.
 
-    The kernel waits for the previous kernel. small_m_gemm has kernels for 16-bit and for 8-bit weights.
+    It waits for the previous kernel. small_m_gemm has kernels for 16-bit and for 8-bit weights.
     """
     kernels_made = compiled(name)
     assert len(kernels_made) == count

@@ -20,7 +20,7 @@ from tests.support.metal_table import Recorder, has_kernel
 
 
 class Elsewhere(MpsDevice):
-    """MPS device whose memory and queue are those of the CPU."""
+    """Fake MPS device whose memory and queue are those of the CPU."""
 
     mark = CpuDevice.mark
     free_bytes, total_bytes = CpuDevice.free_bytes, CpuDevice.total_bytes
@@ -30,7 +30,7 @@ class Elsewhere(MpsDevice):
 
 
 def recorded(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """Return the recorded operations of requests in all modes, with all sampling settings."""
+    """Record the operators of requests in all modes with all sampling settings."""
     # The networks select matrix multiplications by the device of their tensors (runtime/model/products.py).
     monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False), raising=False)
     with Recorder() as recorder:

@@ -43,7 +43,7 @@ LEVELS = range(torch.ops.voicewright.use_level(-1) + 1 if native.is_loaded() els
 
 @pytest.fixture(params=LEVELS, ids=lambda level: f"level {level}")
 def level(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Use each instruction set that this processor supports, starting with portable code."""
+    """Select each instruction set that this processor supports, starting with portable code."""
     torch.ops.voicewright.use_level(request.param)
     yield request.param
     torch.ops.voicewright.use_level(-1)
@@ -99,7 +99,7 @@ def test_int4_product_of_any_shape_equals_the_numpy_reference(M: int, N: int, gr
 def test_weights_quantized_in_cpp_equal_those_of_torch(
     sizes: tuple[int, int], dtype: torch.dtype, magnitude: float, seed: int
 ) -> None:
-    """The rounding of halves, of constant groups and of denormal numbers is included."""
+    """The cases include halves to be rounded, groups of equal weights, and denormal numbers."""
     weight = (numbers(*sizes, seed=seed) * magnitude).to(dtype).nan_to_num()
     weight[0], weight[:, 0] = weight[0].sign(), weight[0, 0]
     eight, packed = Int8.of(weight), NativeInt8(weight)
@@ -150,7 +150,7 @@ def test_convolution_of_any_shape_equals_torch(sizes: tuple[int, ...], dtype: to
 @BUILT
 @pytest.mark.parametrize("extreme", [0.0, 1e-38, 1e30])
 def test_largest_int8_values_do_not_overflow(level: int, extreme: float) -> None:
-    """Weights and inputs of only -127 and 127 yield the largest 16-bit sums on AVX2."""
+    """If weights and inputs are -127 or 127, the 16-bit sums on AVX2 are as large as possible."""
     signs = torch.where(numbers(40, 96) > 0, 1.0, -1.0)
     x = torch.cat((signs[:3], signs[:1] * extreme))
     eight = Int8.of(signs)
@@ -238,7 +238,7 @@ def test_arm_compiler_emits_dot_product_instructions(tmp_path: Path) -> None:
 
 
 def compiled(source: str, folder: Path, compiler: str = ARM_COMPILER) -> Path:
-    """Compile a program of this folder without torch, and return its path."""
+    """Compile a C++ program without torch, and return the path of the executable."""
     if not all(map(shutil.which, (compiler, ARM_EMULATOR))):
         pytest.skip(f"no {compiler} or {ARM_EMULATOR}")
     (folder / "torch" / "csrc" / "stable").mkdir(parents=True)

@@ -38,7 +38,7 @@ def heads(rows: int, q: int, k: int, dtype: torch.dtype, seed: int = 0) -> tuple
 
 
 def on_npu(*parts: Tensor) -> list[Tensor]:
-    """Return copies of tensors on the NPU with the same strides."""
+    """Return copies of tensors on the NPU, which have the same strides."""
     return [torch.empty_strided(part.shape, part.stride(), dtype=part.dtype, device=NPU).copy_(part) for part in parts]
 
 
@@ -98,7 +98,7 @@ SLOTS, TOTAL = 7, 2 * BLOCK_POSITIONS
 
 
 def arena(dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
-    """Return random keys and values of one layer.
+    """Return random keys and values of one layer for all slots.
 
     Shapes: [SLOTS, KV_HEADS, TOTAL, WIDTH] each.
     """
@@ -190,12 +190,12 @@ def test_masks_in_use_are_accepted() -> None:
 
 
 def every_other(tensor: Tensor) -> Tensor:
-    """Return a copy of a tensor that is not contiguous."""
+    """Return a copy of a tensor whose memory is not contiguous."""
     return torch.stack((tensor, tensor), dim=-1)[..., 0]
 
 
 def changed_parts(change: Callable[[Tensor], Tensor]) -> Iterator[list[Tensor]]:
-    """Yield queries, keys and values of which one is changed."""
+    """Yield queries, keys and values, each time with one of the three changed by `change`."""
     for changed in range(3):
         yield [change(part) if number == changed else part for number, part in enumerate((Q, K, V))]
 

@@ -128,7 +128,7 @@ def test_npu_codes_of_streamed_text_equal_cpu_codes(
 
 
 class InFloat64(CpuDevice):
-    """CPU device with float64 attention, which rounds to bfloat16 like the simulated NPU."""
+    """CPU device that computes attention in float64, then rounds to bfloat16 like the NPU."""
 
     dtype = torch.bfloat16
 
@@ -189,7 +189,7 @@ SETTINGS = [LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False), L
 
 
 def begin(runner: ModelRunner, serial: int, length: int) -> int:
-    """Allocate a slot, prefill a random prompt of `length` positions, and return the slot."""
+    """Prefill a random prompt of `length` positions in a new slot, and return the slot."""
     embeds = torch.randn(length, runner.hidden_size, generator=torch.Generator().manual_seed(serial))
     embeds = embeds.to(runner.device.torch_device)
     level = SETTINGS[serial % 3]

@@ -1,4 +1,4 @@
-"""Tests that the replacement for torch_npu refuses what torch_npu refuses."""
+"""Tests that the replacement for torch_npu refuses all operations that torch_npu refuses."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_replay_detects_memory_freed_or_moved_since_capture(ascend: StandIn) -> 
 
 @pytest.mark.parametrize(("work", "rule"), [(lambda x: x.sum().item(), "the host reads"), (Tensor.cpu, "a copy to")])
 def test_capture_refuses_uncapturable_operations(ascend: StandIn, work: Any, rule: str) -> None:
-    """Tests of graph_lint.py refuse all other operations."""
+    """Tests of graph_lint.py cover all other operations that a capture must refuse."""
     with pytest.raises(NotForGraphs, match=rule):
         captured(ascend, lambda: work(torch.ones(4, device=NPU)))
 

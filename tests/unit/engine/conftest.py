@@ -1,4 +1,4 @@
-"""Fixtures for the engine tests: devices and fast starts."""
+"""Fixtures for the engine tests, which change the device or shorten the start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["cloner", "designer", "each_device", "few_shapes_of_sound", "quick_st
 
 @pytest.fixture(autouse=True)
 def quick_starts(few_shapes_of_sound: None) -> None:
-    """Fixture that limits captured audio graphs, so that engines of these tests start quickly."""
+    """Limit the captured Code2Wav graphs, so that engines of these tests start quickly."""
 
 
 @pytest.fixture(params=["at once", pytest.param("late", marks=pytest.mark.slow)])

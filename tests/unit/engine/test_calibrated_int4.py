@@ -32,7 +32,7 @@ def correlated(rows: int, count: int, seed: int) -> Tensor:
 
 
 def textbook(weight: Tensor, moments: Tensor) -> Tensor:
-    """Return the dequantized weights, computed directly with the equations of the paper.
+    """Quantize weights and dequantize them, directly with the equations of the paper.
 
     For every column, this computes a matrix inverse.
     """

@@ -1,4 +1,4 @@
-"""Tests for the Code2Wav worker: order of tasks, withdrawn tasks and failed tasks."""
+"""Tests for the Code2Wav worker: order of tasks, withdrawn tasks and failing tasks."""
 
 from __future__ import annotations
 

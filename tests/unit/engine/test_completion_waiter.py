@@ -14,7 +14,7 @@ WAIT_S = 60
 
 
 class Gate:
-    """Fake device event that the test completes."""
+    """Fake device event whose completion the test triggers."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.come, self.fails = threading.Event(), fails

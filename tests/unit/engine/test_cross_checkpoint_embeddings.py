@@ -47,7 +47,7 @@ def grafted_by_hand(speaker: Checkpoint, base: Checkpoint) -> Checkpoint:
 
 @pytest.fixture
 def speaker_and_base(speaker: Checkpoint, cloner: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
-    """CustomVoice and Base checkpoints whose talkers have different weights."""
+    """Return CustomVoice and Base checkpoints whose talkers have different weights."""
     return replace(speaker, talker=other_talker(cloner)), cloner
 
 
@@ -79,7 +79,7 @@ def test_codes_equal_the_codes_of_a_checkpoint_with_the_merged_tables(
 
 
 def test_source_checkpoint_may_have_another_dtype(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
-    """An int8 checkpoint computes in float32, and the Base checkpoint may stay in bfloat16."""
+    """An int8 checkpoint computes in float32, but the Base checkpoint may stay in bfloat16."""
     speaker, base = speaker_and_base
     narrow = replace(base, talker=copy.deepcopy(base.talker).to(torch.bfloat16))
     for one, other in ((speaker, narrow), (replace(speaker, talker=speaker.talker.to(torch.bfloat16)), base)):

@@ -93,7 +93,7 @@ def test_full_slot_is_not_a_runaway(quick: Checkpoint) -> None:
 
 
 def test_streamed_text_longer_than_the_slot_is_spoken_up_to_its_end(quick: Checkpoint) -> None:
-    """Text IDs for frames after the end of the slot are dropped and have no effect."""
+    """Text IDs for frames beyond the end of the slot are dropped without an effect."""
     engine = engine_of(quick, slots=2, length=80)
     long, short = custom_voice("x y " * 100, layout=Layout.STREAMING, max_frames=60), custom_voice(max_frames=5)
     recorders = speak_together(engine, long, short)

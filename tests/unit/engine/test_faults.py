@@ -39,7 +39,7 @@ TEXTS = ("Hello world, the old phone is slow.", "You speak.", "A warm young voic
 
 
 class Boom(Exception):
-    """Exception that no code of the engine expects."""
+    """Exception class that no code of the engine expects."""
 
 
 def failing(call: Callable[..., Any], nth: int) -> Callable[..., Any]:
@@ -61,7 +61,7 @@ def failed(recorder: EventRecorder) -> bool:
 
 
 def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[int]]:
-    """Return a wrapper of ``read`` that fails for one slot in a batch, and then once alone.
+    """Return a wrapper of ``read`` that fails for a slot, first in a batch and then alone.
 
     After that, the slot can be prefilled.
     """
@@ -139,7 +139,7 @@ def bad_codes(core: EngineCore, slot: int) -> None:
 
 
 def late_fault(core: EngineCore, slot: int) -> None:
-    """Make frames with one slot fail at their end, before the progress of the rows is stored."""
+    """Make each frame that contains a slot fail before the progress of its rows is stored."""
     draw = core.runner.frame.codes
 
     def spoiled(hidden: Tensor, rows: Tensor, *args: Any, **ways: bool) -> tuple[Tensor, Tensor]:
@@ -293,7 +293,10 @@ def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeyp
 def test_end_of_one_request_keeps_the_pending_audio_of_others(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request that ends withdraws a batch, whose other chunks must be queued again."""
+    """The request that ends withdraws a queued batch.
+
+    The chunks of other requests in this batch must be queued again.
+    """
     engine = engine_of(quick, slots=3)
     # Because this list contains a thread, tasks stay in the queue until the test runs them.
     engine.code2wav_worker.threads.append(threading.current_thread())

@@ -17,7 +17,10 @@ SAMPLES = 1920
 
 
 def patient(engine: Engine, frames: int = 60) -> tuple[int, EventRecorder]:
-    """Submit a request with acknowledgements of audio, and return its ticket and event sink."""
+    """Submit a request with acknowledgements of audio.
+
+    The result is the request's ticket and event sink.
+    """
     recorder = EventRecorder()
     return engine.submit(custom_voice(max_frames=frames, acknowledged=True), recorder), recorder
 
@@ -55,9 +58,9 @@ def test_row_advances_by_the_acknowledged_audio(quick: Checkpoint) -> None:
 
 @pytest.mark.parametrize("reader_s", [0.1, 0.4, 1.0])
 def test_reader_with_a_small_window_does_not_wait_for_a_large_chunk(quick: Checkpoint, reader_s: float) -> None:
-    """The row pauses before it has enough frames for a chunk.
+    """The row pauses before it has enough frames for a chunk of the usual size.
 
-    Without this chunk, the reader would never acknowledge more audio.
+    Without a smaller chunk, the reader would never acknowledge more audio.
     """
     engine = engine_of(quick, reader_s=reader_s, sound_work=16)
     ticket, recorder = patient(engine, frames=30)

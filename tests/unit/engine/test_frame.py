@@ -1,4 +1,4 @@
-"""Tests that frames of a batch are bitwise equal to frames of each row alone.
+"""Tests that frames of a batch are bitwise equal to the frames of rows that run alone.
 
 The tests also cover chunked prefill, streamed texts and texts whose end is delayed.
 """
@@ -56,7 +56,7 @@ def settings_of(serial: int) -> RowSettings:
 
 
 def read(runner: ModelRunner, slot: int, prompt: Prompt, start: int = 0) -> FrameResult:
-    """Prefill all chunks of a prompt, and return the result of the first frame."""
+    """Prefill all chunks of a prompt in a slot, and return the result of the first frame."""
     launched = None
     while launched is None:
         start, launched = runner.prefill(slot, prompt, start)
@@ -75,13 +75,13 @@ def runner_checkpoint(runner: ModelRunner) -> Checkpoint:
 
 
 def left_by(runner: ModelRunner, slot: int) -> list[Tensor]:
-    """Return copies of all keys and values that a slot's row has written."""
+    """Return copies of all keys and values that the current row of a slot has written."""
     written = int(runner.slot_cache.host_position[slot])
     return [part[slot, :, :written].clone() for part in (*runner.slot_cache.keys, *runner.slot_cache.values)]
 
 
 def alone(checkpoint: Checkpoint, serial: int) -> tuple[Codes, list[Tensor]]:
-    """Return the codes of a row without other rows, and the talker's keys and values.
+    """Return the codes of a row that runs alone, and the talker's keys and values.
 
     Shapes: codes [FRAMES, Q].
     """
@@ -227,7 +227,7 @@ def test_text_appended_before_the_prefill_is_not_lost(speaker: Checkpoint) -> No
 
 @pytest.fixture
 def eager(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
-    """CustomVoice checkpoint whose talker gives EOS the highest logit in every frame."""
+    """Return a CustomVoice checkpoint whose talker gives EOS the highest logit in every frame."""
     logits, eos = type(speaker.talker).logits, speaker.config.talker.codec_eos_token_id
 
     def wishing(talker: object, hidden: Tensor, ops: Operations) -> Tensor:

@@ -1,4 +1,4 @@
-"""Tests for cached decoding, compared with a slow implementation without caches.
+"""Tests for decoding with caches, compared with a slow implementation without caches.
 
 The slow implementation processes the whole sequence again for every code.
 """
@@ -30,7 +30,7 @@ BATCHES = (4, 1, 3, 8, 2)  # Sizes of consecutive batches on one engine.
 
 
 class Attending:
-    """Causal attention over the complete sequence, without a KV cache."""
+    """Causal attention over the complete sequence, for a model without a KV cache."""
 
     def __init__(self, stack: DecoderStack, length: int) -> None:
         self.angles = stack.angles(torch.arange(length).unsqueeze(0), torch.float32)
@@ -67,7 +67,7 @@ def first_code(logits: Tensor, history: list[int], penalty: float, eos: int, noi
 
 
 def other_codes(talker: Talker, hidden: Tensor, first: int, noise: Tensor | None) -> list[int]:
-    """Return the codes 1 to Q-1 of one frame.
+    """Sample the codes of codebooks 1 to Q-1 for one frame, and return them.
 
     The whole input of the code predictor is computed again for each code.
     """
@@ -82,7 +82,7 @@ def other_codes(talker: Talker, hidden: Tensor, first: int, noise: Tensor | None
 
 
 def slow_codes(checkpoint: Checkpoint, prompt: Prompt, frames: int, seed: int, penalty: float, greedy: bool) -> Codes:
-    """Return the codes of a prompt, computed by the reference's loop without any cache."""
+    """Return the codes of a prompt, computed like the reference but without any cache."""
     talker, config = checkpoint.talker, checkpoint.config.talker
     inputs, made = prompt.embeds, []
     while len(made) < frames:

@@ -1,4 +1,4 @@
-"""Tests of the guards that stop runaway speech, which continues after the end of its text.
+"""Tests for the guards that stop runaway speech (speech after the end of its text).
 
 Without guards, such speech would continue until its frame limit.
 """
@@ -28,7 +28,7 @@ LOOP = 3  # Length of the repeated loop in frames.
 
 
 def looping(engine: Engine, slot: int | None = None) -> None:
-    """Make one slot, or all slots, repeat a few codes from now on."""
+    """Make one slot, or all slots, repeat a few codes in all later frames."""
 
     def loop(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
         mine = slots == (slots if slot is None else slot)
@@ -39,7 +39,7 @@ def looping(engine: Engine, slot: int | None = None) -> None:
 
 
 def counting(engine: Engine) -> None:
-    """Replace the codes by a counter, in which the guard detects no repetition."""
+    """Replace the codes of all rows by a counter, in which guards detect no repetition."""
 
     def count(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
         result.codes[:] = (frames % 60)[:, None]
@@ -49,7 +49,7 @@ def counting(engine: Engine) -> None:
 
 
 def silent(engine: Engine) -> None:
-    """Make all decoded audio silent."""
+    """Replace the decoded audio of all rows by silence."""
     streams = core_of(engine).code2wav_streams
 
     def quiet(slots: list[int], codes: torch.Tensor, stream: Stream, **_: bool) -> list[bytes | None]:
@@ -60,7 +60,7 @@ def silent(engine: Engine) -> None:
 
 
 def free(text: str = TEXT, **kwargs: Any) -> SpeechRequest:
-    """Return a request that can be ended only by the frame budget and the guards."""
+    """Return a request without max_frames, which only the frame budget and guards can end."""
     return custom_voice(text, **{"max_frames": None, **kwargs})
 
 

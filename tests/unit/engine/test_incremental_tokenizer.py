@@ -1,4 +1,4 @@
-"""Tests that the incremental tokenizer returns the same IDs as for the complete text."""
+"""Tests that text in chunks gets the same token IDs as the complete text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.examples import examples
 
 
 class OnePerPiece(TextTokenizer):
-    """Tokenizer with one ID per distinct piece, so that every wrong split changes the IDs."""
+    """Fake tokenizer with one ID per distinct piece, so that any wrong split changes IDs."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, read_model_config(folder))
@@ -190,7 +190,10 @@ def test_empty_text_has_no_ids(tokenizers: dict[str, TextTokenizer]) -> None:
 
 
 def test_chinese_prose_is_buffered_for_about_one_clause(tokenizers: dict[str, TextTokenizer]) -> None:
-    """The text is added by character, and the untokenized text is measured after each one."""
+    """The text is added one character at a time.
+
+    After each character, the buffered text without IDs is measured.
+    """
     prose = "今天早上天气很好，我们一起去公园散步。路上遇到一位老朋友，他说最近工作很忙，但是身体还不错。"
     growing = IncrementalTokenizer(tokenizers["tiny"])
     held = []

@@ -1,4 +1,4 @@
-"""Tests for inline tags in the engine: styles of tagged text and exact pauses."""
+"""Tests for inline tags in the engine: styles of tagged text, and exact pauses."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def tagged(text: str, **kwargs: Any) -> SpeechRequest:
 
 
 def ending(checkpoint: Checkpoint, frames: int = FRAMES, **settings: Any) -> Engine:
-    """Return an engine whose talker ends every segment after this number of frames."""
+    """Return an engine whose talker ends every segment after `frames` frames."""
     engine = engine_of(checkpoint, guard=False, **settings)
     end_parts_after(core_of(engine, checkpoint.config.modes[0]), frames)
     return engine
@@ -218,7 +218,7 @@ def test_flush_does_not_split_an_incomplete_tag(engine: Engine) -> None:
 
 @pytest.fixture(scope="module")
 def deaf(quick: Checkpoint) -> Engine:
-    """Engine whose checkpoint ignores instructions, like the 0.6B checkpoints."""
+    """Return an engine whose checkpoint ignores instructions, like the 0.6B checkpoints."""
     return ending(replace(quick, config=replace(quick.config, takes_instruct=False)))
 
 
@@ -300,7 +300,7 @@ def test_letters_of_unsupported_scripts_are_noted(quick: Checkpoint) -> None:
 
 @pytest.fixture(scope="module")
 def english_engine(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """Engine whose checkpoint supports only English text."""
+    """Return an engine whose checkpoint supports only English text."""
     folder = shutil.copytree(folder_of("quick", "custom_voice"), tmp_path_factory.mktemp("english") / "ascii")
     rewrite_config(folder, lambda config: config.update(voicewright_alphabet="ascii"))
     return engine_of(load_checkpoint(str(folder), torch.device("cpu"), torch.float32))

@@ -39,7 +39,7 @@ def admitted(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGT
 
 
 def planned(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGTH) -> SegmentPlan:
-    """Return the plan for a request whose text has a single segment."""
+    """Validate a request with a single segment, and return the plan of the segment."""
     admission, text_stream = admit(request, checkpoint, Limits(), length)
     return admission.plan(text_stream.text, checkpoint.text_tokenizer)
 

@@ -1,4 +1,7 @@
-"""Tests for frames with kernels in Triton's interpreter, compared with plain PyTorch."""
+"""Tests for frames that are computed by kernels, compared with plain PyTorch.
+
+The kernels run in Triton's interpreter.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class Interpreted(CpuDevice):
 
 
 class Asked(TorchDispatchMode):
-    """Dispatch mode that records the names of PyTorch operations that compute."""
+    """Dispatch mode that records the names of all PyTorch operators that compute a result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +58,7 @@ class Asked(TorchDispatchMode):
 
 
 def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] = (False, False)) -> list[FrameResult]:
-    """Return the first frame of each prompt, and batched frames with slots in reverse order."""
+    """Prefill prompts, decode them in one batch, and return all frames."""
     slots, results = [], []
     for serial, (prompt, level) in enumerate(zip(prompts, LEVELS, strict=True)):
         inputs = SlotInputs(

@@ -34,7 +34,10 @@ NONSENSE = 10**9  # Index outside of every table, so that reading it raises an e
 
 @torch.inference_mode()
 def poison(core: EngineCore) -> None:
-    """Overwrite all memory that a correct engine does not read again by NaN or invalid values."""
+    """Overwrite all memory that a correct engine does not read again.
+
+    The memory contains NaN or invalid values afterwards.
+    """
     slot_cache, frame = core.runner.slot_cache, core.runner.frame
     for slot in range(slot_cache.slots):
         written = int(slot_cache.position[slot]) if slot in core.sequences else 0
@@ -57,7 +60,10 @@ def poison(core: EngineCore) -> None:
 
 
 def drain_poisoned(engine: Engine, requests: list[SpeechRequest]) -> list[EventRecorder]:
-    """Serve requests, submitted one tick apart, with `poison` before every tick."""
+    """Serve requests while unused memory is overwritten before every tick.
+
+    The requests are submitted one tick apart. The result has the events of each request.
+    """
     recorders: list[EventRecorder] = []
 
     def spoil() -> None:
@@ -96,7 +102,7 @@ def test_poisoned_streams_do_not_change_a_clone(cloner: Checkpoint) -> None:
 
 
 def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[EventRecorder, list[EventRecorder]]:
-    """Run three rows, and corrupt the middle row after some frames.
+    """Run three rows, make the middle row invalid after some frames, and return all events.
 
     Returns:
         Events of the middle row, and events of the two other rows.

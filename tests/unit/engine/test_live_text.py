@@ -1,4 +1,4 @@
-"""Tests for streamed text input: codes and audio are equal to those of the whole text."""
+"""Tests that streamed text gives the same codes and audio as the complete text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for checkpoints that are loaded at their first request, and of failed loads."""
+"""Tests for checkpoints that are loaded at their first request, and for failed loads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def waiting_engine(*models: object) -> Engine:
 
 @pytest.fixture
 def broken(folder_of: FolderOf, tmp_path: Path) -> Path:
-    """Folder of a checkpoint with a valid configuration and invalid weights."""
+    """Return the folder of a checkpoint with a valid configuration and invalid weights."""
     folder = tmp_path / "broken"
     shutil.copytree(folder_of("tiny", "voice_design"), folder)
     (folder / "model.safetensors").write_bytes(b"\x08" + bytes(40))
@@ -138,7 +138,7 @@ def test_commands_at_the_end_of_loading_are_not_lost(
 def test_request_arriving_as_loading_ends_is_served_or_notified(
     folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch, usable: bool
 ) -> None:
-    """Loading ends after the check of the core and before the request enters the queue."""
+    """Loading ends between the check that it has not ended and the queueing of the request."""
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     entry = engine.registry.entries[0]
     entry.is_loading = True

@@ -29,7 +29,7 @@ SENTENCES_IN_PARTS = ["The harbour was quiet. Nobody came.", "Then the old boat 
 
 @pytest.fixture(scope="module")
 def short(quick: Checkpoint) -> Checkpoint:
-    """CustomVoice checkpoint with a segment limit of forty characters."""
+    """Return a CustomVoice checkpoint with a segment limit of forty characters."""
     return replace(quick, config=replace(quick.config, part_chars=PART))
 
 

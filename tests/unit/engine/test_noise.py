@@ -1,4 +1,4 @@
-"""Tests for the sampling noise, which is equal on all devices, and of top-k and top-p."""
+"""Tests for the sampling noise, which is equal on all devices, and for top-k and top-p."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for texts with several segments, which share voice, seed and audio stream."""
+"""Tests for texts with several segments, which share a voice, a seed and an audio stream."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def parted(text: str = SENTENCES, split: Split = Split.SENTENCE, **kwargs: Any) 
 
 
 def short_budget(monkeypatch: pytest.MonkeyPatch, frames: int = 5) -> None:
-    """Limit each segment to `frames` frames, after which the segment counts as a runaway."""
+    """Limit each segment to `frames` frames.
+
+    A longer segment counts as a runaway.
+    """
     from runtime.engine.scheduling import input_processor
 
     monkeypatch.setattr(input_processor, "frame_budget", lambda _: frames)

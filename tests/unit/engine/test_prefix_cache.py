@@ -1,4 +1,4 @@
-"""Tests for the prefix cache: the prompt prefix of a voice is computed only once."""
+"""Tests for the prefix cache, with which a voice's prompt prefix is computed only once."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_cached_prefix_gives_the_same_bytes_and_is_computed_once(
 
 @pytest.mark.parametrize("layout", list(Layout))
 def test_prefix_without_following_text_excludes_its_last_position(layout: Layout, cloner: Checkpoint) -> None:
-    """In the streaming layout, a reference text longer than its frames fills the prompt."""
+    """In the streaming layout, reference text that is longer than its audio fills the prompt."""
     request = cloned(seconds=2.0, layout=layout, max_frames=3)
     assert request.reference is not None
     wordy = replace(request, reference=replace(request.reference, text="I say hello to you and all the others. " * 3))

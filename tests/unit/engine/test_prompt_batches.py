@@ -1,4 +1,4 @@
-"""Tests for packing prefill chunks into launches."""
+"""Tests that combine the prefill chunks of several prompts into few kernel launches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAYS: list[PromptBatches] = [PackedPieces(), WholeChunks(128)]
 
 
 def chunks_of(*lengths: int) -> list[Chunk]:
-    """Return chunks in which the embedding of each position is a distinct number."""
+    """Return prefill chunks in which the embedding of each position is a distinct number."""
     ends = torch.tensor(lengths).cumsum(0).tolist()
     return [
         (slot, 3 * slot, torch.arange(end - length, end, dtype=torch.float32)[:, None])

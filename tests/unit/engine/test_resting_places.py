@@ -1,6 +1,6 @@
-"""Tests that engine and sessions hold a waiting request only in documented places.
+"""Tests that a waiting request is only in the states listed in docs/architecture.md.
 
-The places are listed in docs/architecture.md.
+The states of the engine and of sessions are called places there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def named_places() -> list[str]:
 
 
 class RequestPath:
-    """Session and engine that serve one request, and the places in which it was found."""
+    """Session and engine that serve one request, with the states in which it was found."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

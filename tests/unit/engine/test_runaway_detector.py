@@ -39,7 +39,7 @@ def sound(frames: int, dbfs: float = -20.0) -> bytes:
 def listened(codes: Codes, pcm: bytes, sizes: tuple[int, ...] = (1,)) -> tuple[Guard | None, int, RunawayDetector]:
     """Pass frames to the detector in chunks of these sizes until a guard triggers.
 
-    Returns the guard or None, the number of frames, and the detector.
+    The result is the guard or None, the number of checked frames, and the detector.
     """
     detector, start, turn = RunawayDetector(), 0, 0
     while start < len(codes):
@@ -99,7 +99,7 @@ def test_silence_threshold_is_55_db_below_full_scale(dbfs: float, caught: bool) 
 
 @every_size
 def test_two_second_pause_is_not_a_runaway(sizes: tuple[int, ...]) -> None:
-    """The codes of a pause also repeat: 25 frames have the same code and no audio."""
+    """The codes of a pause also repeat, with 25 equal frames without sound."""
     codes = np.concatenate([speech_codes(30), loop_codes(25, 1), speech_codes(30, 2), loop_codes(25, 1)])
     pcm = sound(30) + sound(25, -90) + sound(30) + sound(25, -90)
     assert listened(codes, pcm, sizes)[0] is None

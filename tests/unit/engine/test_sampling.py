@@ -34,7 +34,7 @@ per_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: s
 
 
 def level(rows: int, **kwargs: Any) -> LevelSettings:
-    """Return sampling settings of one network, equal for every row."""
+    """Return sampling settings of the talker or the code predictor, equal for every row."""
     given = {"temperature": 1.0, "top_k": VOCAB, "top_p": 1.0, "greedy": False, **kwargs}
     return LevelSettings(
         temperature=torch.full((rows,), given["temperature"]),
@@ -47,7 +47,7 @@ def level(rows: int, **kwargs: Any) -> LevelSettings:
 
 
 def rules(setting: dict[str, Any], rows: int) -> Tensor:
-    """Return the scores of a stored setting after the talker's rules, repeated for each row."""
+    """Return the scores of a stored test case after the talker's rules, repeated for each row."""
     logits = torch.from_numpy(TRUTH[f"{setting['name']}_logits"]).expand(rows, -1)
     history = torch.from_numpy(TRUTH[f"{setting['name']}_history"])
     seen = torch.zeros(VOCAB, dtype=torch.bool)
@@ -74,7 +74,7 @@ def noise_of(seeds: Tensor, frame: int = 0, codebook: int = 0, width: int = VOCA
 
 
 def chi_square_bound(freedom: int) -> float:
-    """Return the chi-square quantile for the false-alarm rate.
+    """Return the chi-square quantile for the tests' false-alarm rate.
 
     The approximation of Wilson and Hilferty has an error of at most 1 % from 5 degrees of freedom.
     """
@@ -83,7 +83,7 @@ def chi_square_bound(freedom: int) -> float:
 
 
 def assert_follows(counts: np.ndarray, probabilities: np.ndarray) -> None:
-    """Apply a G-test to counts of codes and their exact probabilities.
+    """Check counts of sampled codes against exact probabilities, with a G-test.
 
     Codes with probability 0 must not occur.
     """
@@ -101,7 +101,7 @@ def assert_follows(counts: np.ndarray, probabilities: np.ndarray) -> None:
 
 @pytest.fixture(scope="module")
 def seeded_noise() -> Tensor:
-    """Noise of `DRAWS` different seeds.
+    """Return the sampling noise of `DRAWS` different seeds.
 
     Shapes: [DRAWS, VOCAB].
     """
@@ -140,7 +140,7 @@ def test_comparison_detects_a_wrong_temperature(seeded_noise: Tensor) -> None:
 
 
 def uniform(noise: Tensor) -> np.ndarray:
-    """Return uniformly distributed numbers for Gumbel noise."""
+    """Convert Gumbel noise back to uniformly distributed numbers."""
     return torch.exp(-torch.exp(-noise.double())).numpy()
 
 

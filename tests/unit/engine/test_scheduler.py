@@ -329,7 +329,7 @@ def test_waiting_for_a_batch_ends_with_a_low_buffer_or_a_second_chunk() -> None:
 
 
 def test_short_chunk_with_a_low_buffer_does_not_wait_for_a_large_call() -> None:
-    """An example is the chunk after a first chunk of one frame, which is needed within 80 ms."""
+    """An example is the second chunk after a first chunk of one frame: it is needed in 80 ms."""
     scheduler, table = in_company(16, 16, 16, 16, 4, 1)
     table.last_chunk[4:], table.emitted[4:], table.buffer_empty_at[4:] = 1, 1, 0.08
     table.sampled[4:], table.launched[4:] = [5, 2], [5, 2]

@@ -1,4 +1,4 @@
-"""Table-driven tests of the engine's next step at the end of a segment."""
+"""Tests for the engine's next step at the end of a segment, with a table of all states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for the retry after a segment's speech ends much too early for its text."""
+"""Tests for the retry of a segment whose speech ends much too early for its text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHORT, ENOUGH = 3, 20  # Numbers of frames that are too few and enough for the t
 
 @pytest.fixture(scope="module")
 def speaking(quick: Checkpoint) -> Checkpoint:
-    """CustomVoice checkpoint with ``speaks=True``.
+    """Return a CustomVoice checkpoint with ``speaks=True``.
 
     The engine does not retry segments of other checkpoints, which have random weights.
     """

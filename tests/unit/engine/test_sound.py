@@ -1,4 +1,4 @@
-"""Tests that a request's audio does not depend on chunks, batches or other requests."""
+"""Tests that chunks, batches and other requests do not change the audio of a request."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TEXTS = ("Hello world.", "a", "The old phone is slow. You speak.", "你好，我
 
 
 def mixed(index: int, **kwargs: Any) -> SpeechRequest:
-    """Return one of sixteen different requests.
+    """Return the request with this index from a list of sixteen different requests.
 
     The requests differ in every field that may differ within a batch.
     """
@@ -179,7 +179,7 @@ def test_first_audio_is_launched_with_its_frame_if_graphs_are_available(
 
 
 def test_first_frame_with_end_token_leaves_a_fresh_audio_stream(quick: Checkpoint) -> None:
-    """The first frame is EOS, so its audio is discarded."""
+    """The first frame is EOS, so the audio of that frame is discarded."""
     two = custom_voice("One. Two.", split=Split.SENTENCE, max_frames=12, seed=4)
     expected = speak(engine_of(quick, device=CpuDevice()), two)
     engine = engine_of(quick)

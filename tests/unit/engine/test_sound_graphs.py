@@ -1,4 +1,4 @@
-"""Tests for Code2Wav's graphs: the audio is equal to that without graphs.
+"""Tests that Code2Wav gives the same audio with and without graphs.
 
 A CPU device that repeats captured work replaces a GPU.
 """
@@ -31,14 +31,14 @@ SLOTS = 5
 
 @pytest.fixture
 def few_shapes_of_sound() -> None:
-    """Override the fixture that limits the number of shapes.
+    """Override the fixture that limits the number of captured shapes.
 
     This file tests all shapes.
     """
 
 
 class Again:
-    """Fake graph that computes its captured work again when it is replayed.
+    """Fake graph that executes its captured work again when it is replayed.
 
     The work reads the current inputs and writes to the same output buffer.
     """
@@ -53,7 +53,7 @@ class Again:
 
 
 class GraphDevice(CpuDevice):
-    """CPU device that counts captured graphs and can fail at chosen captures."""
+    """Fake device on the CPU that counts captured graphs and can fail at chosen captures."""
 
     holds_graphs = True
 
@@ -180,7 +180,7 @@ def test_missing_bucket_size_is_composed_of_smaller_ones(code2wav: Code2Wav, mon
 def test_last_chunk_of_an_utterance_is_padded_to_one_call(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch, frames: int
 ) -> None:
-    """A remainder longer than the largest shape is split as usual."""
+    """Remaining frames that exceed the largest shape are split into several calls as usual."""
     families = {Stream.FIRST_AUDIO: Family((1, 4, 8), (2,)), Stream.AUDIO: Family((1,), (1,))}
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)

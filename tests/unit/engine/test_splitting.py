@@ -1,4 +1,4 @@
-"""Tests for splitting texts into segments: positions, completeness, and any text chunks."""
+"""Tests for splitting texts into segments: boundaries, completeness and any text chunks."""
 
 from __future__ import annotations
 

@@ -25,17 +25,14 @@ SAMPLES = voice(1.2, 11)
 
 
 def styled(**kwargs: object) -> SpeechRequest:
-    """Return a CustomVoice request with a style.
-
-    Its voice is defined only by reference audio.
-    """
+    """Return a CustomVoice request with a style and with a voice from reference audio."""
     reference = Reference(samples=SAMPLES, text="I say hello.")
     return custom_voice(**{"voice": None, "instruct": STYLE, "reference": reference, **kwargs})
 
 
 @pytest.fixture
 def twins(speaker: Checkpoint, cloner: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
-    """CustomVoice and Base checkpoints with equal talkers."""
+    """Return CustomVoice and Base checkpoints with equal talkers."""
     return replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner
 
 
@@ -94,7 +91,7 @@ def test_too_short_recording_is_refused(twins: tuple[Checkpoint, Checkpoint]) ->
 
 
 def wider(base: Checkpoint) -> Checkpoint:
-    """Return the Base checkpoint with the configuration of another size."""
+    """Return a copy of the Base checkpoint with the configuration of another model size."""
     talker = replace(base.config.talker, hidden_size=2 * base.config.talker.hidden_size)
     return replace(base, config=replace(base.config, talker=talker))
 

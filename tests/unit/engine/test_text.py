@@ -1,4 +1,4 @@
-"""Tests for text validation, and of the frame limit of a text."""
+"""Tests for the validation of a text, and for its frame limit."""
 
 from __future__ import annotations
 

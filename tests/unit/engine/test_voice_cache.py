@@ -33,7 +33,7 @@ WAIT_S = 60
 
 
 def counted(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Patch a method so that the arguments of each call are appended to the returned list."""
+    """Record the arguments of each call of a method, and return the list of arguments."""
     calls: list[tuple[Any, ...]] = []
     method = getattr(owner, name)
 
@@ -184,7 +184,10 @@ class Gate:
 
 @pytest.fixture
 def reading(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Gate]:
-    """Engine that encodes references in its own thread, while tests call `tick`."""
+    """Return an engine that encodes references in its own thread, and the gate of that thread.
+
+    Tests call `tick` of the engine.
+    """
     engine = engine_of(cloner, slots=2)
     gate = Gate(voices_of(engine), monkeypatch)
     voices_of(engine).start(lambda: None)

@@ -1,4 +1,4 @@
-"""Tests for the voice encoders: graph capture and batch invariance."""
+"""Tests for the voice encoders: captured graphs and batch invariance."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_encoders_run_without_graphs_if_capture_fails(cloner: Checkpoint) -> Non
 
 
 def test_first_clone_needs_no_further_capture(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At startup, the mel filter, the encoders and Code2Wav are warmed up with a reference."""
+    """At startup, mel filter, encoders and Code2Wav are warmed up with a reference recording."""
     speaker, tokenizer = cloner.speaker_encoder, cloner.speech_tokenizer
     assert speaker is not None
     monkeypatch.setattr(speaker, "_mel", None)
@@ -92,7 +92,7 @@ def test_encoder_failure_at_startup_does_not_prevent_serving(
 def test_reference_audio_is_warmed_up_on_the_encoder_stream(
     cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the stream of first audio were used, other requests would have to wait."""
+    """If the work ran on the stream of first audio, other requests would have to wait."""
     engine = engine_of(cloner, device=LateDevice())
     network, threads = core_of(engine, Mode.BASE).code2wav_streams.network, []
     after = network.state_after

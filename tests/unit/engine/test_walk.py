@@ -1,7 +1,7 @@
-"""Tests with random client actions: no slot is lost or shared, and each request ends once.
+"""Tests with random client actions: slots are never lost or shared, and all requests end.
 
-The networks are replaced. Their frames and samples contain the request's seed and the number of the frame, so tests are
-fast and each sample can be traced to its request. All other components are those of the engine.
+Fake networks generate frames and samples that contain the request's seed and the number of the frame. Therefore tests
+are fast, and each sample can be traced to its request. All other components are those of the engine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TEXTS = ("Hello world. ", "you", " speak.\n", "...", "<|im_end|>", "x" * 70, " a
 
 
 class Stand:
-    """Replacement for the networks of one engine core."""
+    """Replacement for the talker and Code2Wav of one engine core."""
 
     def __init__(self, core: EngineCore) -> None:
         self.slot_cache, self.device = core.runner.slot_cache, core.device

@@ -295,7 +295,7 @@ HARD = {
 @pytest.mark.slow("brackets", "quotation", "nested")
 @pytest.mark.parametrize("kind", HARD)
 def test_long_text_costs_linear_time(kind: str) -> None:
-    """Ten times the text takes at most thirty times the time."""
+    """A text of ten times the length takes at most thirty times as long."""
     begin = {"nested": "- a\n", "code": "```\n", "address": "http://x.y/"}.get(kind, "")
 
     def seconds(length: int) -> float:

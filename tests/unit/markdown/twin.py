@@ -1,4 +1,4 @@
-"""Spoken text of a complete Markdown text, as a simple reference for `GrowingMarkdown`."""
+"""Reference for `GrowingMarkdown`: the spoken text of a complete Markdown text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _words(leaf: Leaf) -> str:
 
 
 def same_words(one: str, other: str) -> bool:
-    """True if the two texts differ only in white space.
+    """Return True if the two texts differ only in white space.
 
     At a line break, `GrowingMarkdown` has already emitted the white space.
     """

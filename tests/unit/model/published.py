@@ -1,4 +1,4 @@
-"""Configurations and weight names of the five published checkpoints, without weights."""
+"""Configurations, tensor names and shapes of the five published checkpoints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIALECTS = ("beijing_dialect", "sichuan_dialect")
 
 
 def model_config(variant: str) -> dict[str, Any]:
-    """Return the content of config.json of a published checkpoint."""
+    """Return the content of the file config.json of a published checkpoint."""
     size, mode = VARIANTS[variant]
     config = json.loads((DATA / "config_0.6b_customvoice.json").read_text(encoding="utf-8"))
     config |= {"tts_model_size": size, "tts_model_type": mode}
@@ -61,7 +61,7 @@ def speech_tokenizer_config() -> SpeechTokenizerConfig:
 def keys(name: str) -> dict[str, tuple[int, ...]]:
     """Return the shape of every tensor in a published file, keyed by name.
 
-    The list was created with the reference's classes.
+    The list was created with the classes of the reference implementation.
     """
     with gzip.open(DATA / f"keys_{name}.txt.gz", "rt", encoding="utf-8") as lines:
         rows = (line.split() for line in lines)

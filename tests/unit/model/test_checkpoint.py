@@ -41,7 +41,7 @@ FILES = (
 
 @pytest.fixture
 def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
-    """Copy of a checkpoint that a test may damage."""
+    """Return the folder with a copy of a checkpoint that a test may damage."""
     return shutil.copytree(folder_of("tiny", "custom_voice"), tmp_path / "damaged")
 
 
@@ -123,7 +123,7 @@ def test_damaged_weights_are_reported(folder: Path, file: str, damage: str) -> N
 def test_pickle_files_are_never_read(folder: Path) -> None:
     """The weights are missing, and the folder contains a pickled checkpoint instead.
 
-    Opening the pickled checkpoint would run code.
+    Loading the pickled checkpoint would run code.
     """
     (folder / WEIGHTS[0]).unlink()
     trap = folder / "opened"
@@ -258,7 +258,7 @@ def test_speech_tokenizer_with_another_codebook_count_is_refused(folder_of: Fold
 
 
 def test_codes_outside_the_speech_tokenizer_are_refused(folder: Path) -> None:
-    """On a GPU, reading outside the table of a codebook would crash the process."""
+    """On a GPU, a read outside of a codebook's table would crash the process."""
 
     def widen(tensors: Tensors) -> None:
         for key in ("talker.codec_head.weight", "talker.model.codec_embedding.weight"):

@@ -1,4 +1,4 @@
-"""Tests for streaming Code2Wav: equal to a full decode for any chunks and batch.
+"""Tests for streaming with Code2Wav: equal to a full decode for any chunks and batches.
 
 The network is described in docs/model.md 6.
 """
@@ -35,12 +35,12 @@ EXACT = 1e-9
 
 @pytest.fixture(scope="module", params=["tiny", "odd"])
 def precise(request: pytest.FixtureRequest, folder_of: FolderOf) -> Code2Wav:
-    """Code2Wav network in float64."""
+    """Return a Code2Wav network in float64."""
     return in_float64(folder_of(request.param, "base"))
 
 
 def in_float64(folder: Path) -> Code2Wav:
-    """Load a Code2Wav network in the layout of torch, and convert it to float64."""
+    """Load a Code2Wav network with PyTorch's weight layout, and convert it to float64."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(native, "fuses", lambda dtype: False)
         return load_checkpoint(str(folder), torch.device("cpu"), torch.float32).speech_tokenizer.code2wav.double()
@@ -140,7 +140,7 @@ def test_torch_convolutions_give_the_same_audio_up_to_rounding(
 
 
 def test_audio_is_neither_silent_nor_clipped(precise: Code2Wav) -> None:
-    """If the audio were silent or clipped, the comparisons above would be meaningless."""
+    """If the audio were silent or clipped, the comparisons of the other tests could not fail."""
     wave = decoded(precise, codes_of(precise, 2))
     assert wave.std() > 0.01
     assert (wave.abs() == 1).double().mean() < 0.05

@@ -63,7 +63,7 @@ def write_adapter(base: Path, name: str, tensors: dict[str, torch.Tensor], **con
 def tuned(
     base: Path, name: str, rows: Sequence[int] = (ROW,), speakers: dict[str, int] | None = None, **config: Any
 ) -> Path:
-    """Write an adapter with new rows of codec_embedding, and optional speakers."""
+    """Write a LoRA adapter with new rows of the table codec_embedding, and optional speakers."""
     width = load_file(base / "model.safetensors")[TABLE].shape[1]
     values = torch.randn(len(rows), width, generator=torch.Generator().manual_seed(sum(name.encode())))
     folder = write_adapter(base, name, {ROWS: values}, trainable_token_indices={"codec_embedding": list(rows)})

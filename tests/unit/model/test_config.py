@@ -21,7 +21,7 @@ Change = Callable[[dict[str, Any]], object]
 
 
 def changed(source: Path, folder: Path, file: str, change: Change) -> Path:
-    """Copy the JSON files of a checkpoint, change one file, and return the new folder."""
+    """Copy a checkpoint's JSON files to a folder, change one of them, and return the folder."""
     for name in ("config.json", "generation_config.json", "speech_tokenizer/config.json"):
         content = json.loads((source / name).read_text(encoding="utf-8"))
         if name == file:

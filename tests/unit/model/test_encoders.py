@@ -28,7 +28,7 @@ def checkpoint(request: pytest.FixtureRequest, loaded: Loaded) -> Checkpoint:
 
 
 def buffered(samples: Tensor, behind: float) -> tuple[Tensor, Tensor]:
-    """Return a buffer that starts with the recording, and the length of the recording.
+    """Return a buffer that starts with a recording, and the number of its samples.
 
     The rest of the buffer is noise with maximum `behind`.
     """

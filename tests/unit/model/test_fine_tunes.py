@@ -24,7 +24,7 @@ TEXT = "McDonald's iPhone 12, 你好"
 
 @pytest.fixture
 def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
-    """Copy of a Base checkpoint for fine-tuning."""
+    """Return the folder with a copy of a Base checkpoint for fine-tuning."""
     return Path(shutil.copytree(folder_of("brief", "base"), tmp_path / "tuned"))
 
 

@@ -1,4 +1,4 @@
-"""Tests for the selection of files to download, from a Hub repository's file list.
+"""Tests for the selection of files to download from the file list of a Hub repository.
 
 A checkpoint that cannot be loaded is reported before its weights are downloaded.
 """
@@ -23,7 +23,7 @@ OTHERS = ("README.md", "model.fp16.safetensors", "pytorch_model.bin", "checkpoin
 
 @pytest.fixture
 def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
-    """Folder of the repository on the fake Hub."""
+    """Return the folder of the repository that the fake Hub serves."""
     return Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "there"))
 
 

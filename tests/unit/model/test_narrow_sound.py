@@ -1,4 +1,4 @@
-"""Tests of Code2Wav in 16-bit dtypes: close to float32, and independent of the chunk size."""
+"""Tests for Code2Wav in 16-bit dtypes: close to float32, and equal for all chunk sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of Code2Wav in C++: equal to the PyTorch network except for rounding.
+"""Tests for Code2Wav in C++, which must equal the PyTorch network except for rounding.
 
 The tests cover every instruction set.
 """
@@ -65,7 +65,10 @@ def network(readable: Code2Wav) -> NativeCode2Wav:
 
 @pytest.fixture(scope="module")
 def bfloat16(readable: Code2Wav) -> NativeCode2Wav:
-    """Network in bfloat16, which uses portable code on CPUs without its instructions."""
+    """Return the network in bfloat16.
+
+    CPUs without bfloat16 instructions use portable code.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "fuses", lambda dtype: True)
         return network_of(readable, torch.bfloat16)
@@ -85,7 +88,7 @@ def codes_of(readable: Code2Wav, rows: int, seed: int = 0) -> Tensor:
 
 @torch.inference_mode()
 def decoded(network: NativeCode2Wav | TorchCode2Wav, codes: Tensor, sizes: Iterator[int], begin: int = 0) -> Tensor:
-    """Decode codes in chunks, in the last slots."""
+    """Decode codes in chunks of these sizes, in the last slots of the network."""
     slots, pieces = range(SLOTS - len(codes), SLOTS), []
     if not begin:
         for slot in slots:

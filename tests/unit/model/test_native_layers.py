@@ -1,4 +1,4 @@
-"""Tests for the C++ layers: equal to the PyTorch layers except for rounding.
+"""Tests for decoder layers in C++: equal to the PyTorch layers except for rounding.
 
 The tests cover every kind of quantization and every instruction set.
 """

@@ -65,7 +65,7 @@ def codes_of(network: Code2Wav, rows: int, frames: int, seed: int = 0) -> Tensor
 
 
 class Streams:
-    """Slots of a packed Code2Wav network, with the state of their rows."""
+    """Code2Wav network with packed weights, whose slots have the state of the rows."""
 
     def __init__(self, sound: PackedCode2Wav, samples: int) -> None:
         self.sound, self.samples = sound, samples
@@ -125,7 +125,7 @@ def test_long_stream_is_equal_for_every_chunking(small: Code2Wav) -> None:
 
 
 def test_streams_join_and_leave_and_reopened_streams_have_no_old_state(small: Code2Wav) -> None:
-    """Rows at different frames share calls, and no row reads the data of other slots."""
+    """Rows with different frame numbers share calls, and no row reads data of other slots."""
     codes = codes_of(small, 4, 12)
     truth = plain(small, codes)
     streams = packed(small)
@@ -208,7 +208,7 @@ def test_out_of_range_codes_are_clamped_to_the_codebooks(small: Code2Wav) -> Non
 
 
 def test_bfloat16_error_equals_the_error_of_the_rounded_network(small: Code2Wav) -> None:
-    """The baseline is the plain network with rounded weights and inputs."""
+    """The baseline is the network without kernels, with rounded weights and inputs."""
     codes = codes_of(small, 1, 6)
     truth = plain(small, codes).float()
     ours = in_chunks(packed(small, torch.bfloat16), [0], codes, [2, 6]).float()

@@ -75,7 +75,7 @@ def test_matrix_product_is_batch_invariant(inputs: int, outputs: int, biased: bo
     "function", [silu, F.gelu, torch.exp, torch.sin, torch.cos, torch.log, softmax], ids=lambda made: made.__name__
 )
 def test_elementwise_functions_are_position_independent(function: Callable[[Tensor], Tensor], width: int) -> None:
-    """The list contains all functions besides matrix products, additions and multiplications."""
+    """The cases are all functions besides matrix products, additions and multiplications."""
     x = numbers(40, width).abs()
     whole = function(x)
     for start, size in ((0, 1), (3, 1), (2, 2), (5, 7), (39, 1)):
@@ -89,7 +89,7 @@ def test_silu_equals_the_library_except_rounding() -> None:
 
 @pytest.mark.slow
 def test_plain_library_product_is_not_batch_invariant() -> None:
-    """If it were batch-invariant, this module and the MKL settings would be unnecessary."""
+    """Otherwise, the module products.py and the MKL settings would be unnecessary."""
     question = """
 import torch
 from torch.nn.functional import linear
@@ -101,7 +101,7 @@ print(torch.equal(linear(rows, weight), torch.cat([linear(row, weight) for row i
 
 
 def assert_exact(conv: nn.Module, inputs: int, left: int, step: int) -> None:
-    """Check that a part of the input yields the same bits as in the whole input.
+    """Check that a part of the input gives the same bits as in the complete input.
 
     The part is computed alone and in a batch.
     """

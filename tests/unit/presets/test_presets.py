@@ -60,9 +60,9 @@ def test_every_language_has_a_voice_description_for_every_use() -> None:
 
 
 def test_sample_of_a_described_voice_is_a_usable_reference() -> None:
-    """The audio of the sample is long enough for a stored voice.
+    """The audio of the sample text is long enough for a stored voice.
 
-    The sample is short enough for one segment of the smallest checkpoint.
+    It is short enough for one segment of the smallest checkpoint.
     """
     lengths = {design.name: expected_seconds(design.sample) for design in Presets.load().designs}
     assert min(lengths.values()) >= 7, min(lengths, key=lengths.__getitem__)

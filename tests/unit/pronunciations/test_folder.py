@@ -1,4 +1,4 @@
-"""Tests for pronunciation dictionaries on disk: IDs, concurrent changes and crashes."""
+"""Tests for pronunciation dictionaries in a folder: IDs, concurrent changes and crashes."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ LIMITS = Limits(max_contexts=2, max_text_chars=20, session_s=500)
 
 
 def named(driver: SessionDriver) -> str:
-    """Return the kinds of all pending replies and commands, separated by commas."""
+    """Return the kinds of all pending replies and commands of a session, separated by commas."""
     return ", ".join([*driver.kinds(), *(type(command).__name__.lower() for command in driver.commands)])
 
 
@@ -39,7 +39,7 @@ class AnyDialect(RuleBasedStateMachine):
         self.is_over = False
 
     def after(self) -> None:
-        """Process the session's commands, and assert that each command is valid in its state."""
+        """Process the session's commands, and assert that each command is allowed in its state."""
         self.driver.gather()
         for command in self.driver.commands:
             match command:

@@ -1,4 +1,4 @@
-"""WebSocket sessions of other APIs, which a test drives with its own clock."""
+"""WebSocket sessions of other APIs, controlled by a test with its own clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def one_voice() -> MemoryLibrary:
 
 
 class Marked:
-    """Fake encoder whose output is its input between brackets."""
+    """Fake audio encoder whose output is its input between brackets."""
 
     def __init__(self, response_format: str, speed: float) -> None:
         self.head = f"[{response_format}@{speed:g}:".encode()
@@ -42,7 +42,7 @@ class Marked:
 
 
 class DialectDriver(SessionDriver):
-    """Session of another API that a test drives without a network."""
+    """Session of another API that a test controls without a network."""
 
     def send(self, message: dict[str, Any] | str) -> None:
         self.receive(message)

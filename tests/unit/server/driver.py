@@ -1,4 +1,4 @@
-"""Test driver for a session: sends messages and records responses and engine commands."""
+"""Test driver of a session, which sends messages and records responses and commands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CLONER = ModelCard(**{**{name: getattr(CARD, name) for name in CARD.__slots__}, 
 
 
 class SessionDriver:
-    """Session of any API, without a network.
+    """Test driver of a session in any API, without a network.
 
     The test acts as the server and as the engine.
     """
@@ -65,7 +65,7 @@ class SessionDriver:
         self.gather()
 
     def send_audio(self, number: int, frames: int = 1, first: int = 0) -> bytes:
-        """Send generated frames to the session as the engine does, and return their samples."""
+        """Pass generated frames to the session, as the engine does, and return their samples."""
         pcm = (np.arange(first * 1920, (first + frames) * 1920) % 20_000).astype("<i2").tobytes()
         chunk = AudioChunk(pcm=pcm, codes=np.zeros((frames, 16), np.int64), first_sample=first * 1920)
         self.dialect.on_speech(number, chunk)

@@ -35,7 +35,7 @@ END = Finished(stop_reason=StopReason.EOS, stats=RequestStats())
 class Client:
     """Client end of a WebSocket in the ASGI interface.
 
-    While ``reads`` is not set, every send of the server blocks.
+    While the event ``reads`` is not set, every send of the server blocks.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Client:
         self.inbox.put_nowait({"type": "websocket.receive", "text": json.dumps({"type": kind, **fields})})
 
     async def hears(self, *kinds: str) -> list[Any]:
-        """Receive as many messages as there are `kinds`, assert their kinds, and return them."""
+        """Receive as many messages as there are `kinds`, assert these kinds, and return them."""
         messages = [await asyncio.wait_for(self.heard.get(), 60) for _ in kinds]
         named = ["sound" if isinstance(message, bytes) else message["type"] for message in messages]
         assert named == list(kinds), messages
@@ -162,7 +162,10 @@ async def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> No
 
 
 async def test_refused_sentences_do_not_block_the_event_loop() -> None:
-    """Each sentence of a long text is refused, and then the next sentence is submitted."""
+    """Each sentence of a long text is refused.
+
+    After each refusal, the next sentence is submitted.
+    """
     async with session(omni().dialect) as (client, engine, _host):
         engine.refusal = UnreadableText()
         client.say("session.config", split_granularity="sentence")

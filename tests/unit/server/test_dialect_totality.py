@@ -441,7 +441,7 @@ def test_response_tables_contain_only_messages_that_are_tested() -> None:
 
 
 def test_audio_messages_of_every_dialect_report_their_sample_count() -> None:
-    """The connection uses this number to acknowledge audio to the engine.
+    """The server uses this number to acknowledge audio to the engine.
 
     With a wrong number, a row would stay paused.
     """

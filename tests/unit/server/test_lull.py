@@ -115,7 +115,7 @@ def generation(transcript: str, **fields: Any) -> dict[str, Any]:
 
 
 def waits(driver: DialectDriver, clock: Clock, seconds: float) -> int:
-    """Advance the clock, and return the number of flushes that the engine has received so far."""
+    """Advance the clock, and return the number of flushes that the engine has received."""
     clock.now += seconds
     driver.dialect.tick()
     driver.gather()

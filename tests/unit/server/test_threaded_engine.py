@@ -35,7 +35,7 @@ CANCELLED = Finished(stop_reason=StopReason.CANCELLED, stats=RequestStats())
 
 @dataclass(slots=True)
 class SlowEngine(ScriptedEngine):
-    """Scripted engine whose validation of a request blocks until the test sets `may_submit`."""
+    """Fake engine whose validation of a request blocks until the test sets `may_submit`."""
 
     is_validating: threading.Event = field(default_factory=threading.Event)
     may_submit: threading.Event = field(default_factory=threading.Event)
@@ -77,7 +77,7 @@ class Threaded:
         return ticket
 
     def settle(self) -> None:
-        """Let all validations end and wait for them."""
+        """Allow all validations to end, and wait for them."""
         self.slow.may_submit.set()
         until(lambda: not self.engine._jobs)
         ticket = self.submit("x" * 10_000)

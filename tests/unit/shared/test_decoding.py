@@ -43,7 +43,7 @@ def encoded(samples: NDArray[np.generic], kind: str, subtype: str | None = None,
 
 
 def bomb(seconds: int, kind: str, subtype: str) -> bytes:
-    """Return an audio file of silence, which is encoded second by second."""
+    """Return an audio file of `seconds` seconds of silence."""
     file = io.BytesIO()
     with soundfile.SoundFile(file, "w", RATE, 1, subtype, format=kind) as sound:
         for _ in range(seconds):
@@ -189,7 +189,7 @@ def test_decompression_bomb_costs_little_cpu_time(kind: str, subtype: str) -> No
 
 
 def m4a(seconds: float = 1.5, codec: str = "aac", rate: int = 44_100, layout: str = "mono") -> bytes:
-    """Return a recording in the format of phones."""
+    """Return a recording in M4A, the format of phones."""
     file = io.BytesIO()
     with av.open(file, "w", format="ipod") as container:
         stream = container.add_stream(codec, rate=rate, layout=layout)
@@ -227,7 +227,10 @@ def test_overlong_or_damaged_m4a_is_refused() -> None:
 @settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_any_m4a_is_decoded_or_refused(data: st.DataObject) -> None:
-    """The decoder runs in this process, and any other result is a failure."""
+    """The decoder runs in this process.
+
+    Any result except a recording or a refusal is a failure.
+    """
     file = bytearray(M4A)
     for place in data.draw(st.lists(st.integers(8, len(file) - 1), max_size=8)):
         file[place] = data.draw(st.integers(0, 255))

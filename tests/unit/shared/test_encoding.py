@@ -37,7 +37,7 @@ def encoded(response_format: str, *, piece: int = FRAME_BYTES, **options: Any) -
 
 
 def decoded(response_format: str, data: bytes) -> tuple[NDArray[np.float32], int]:
-    """Return the samples in [-1, 1] and the sample rate."""
+    """Decode a file, and return its samples in [-1, 1] and its sample rate."""
     if response_format == "pcm":
         return (np.frombuffer(data, "<i2") / 32768).astype(np.float32), 24_000
     with av.open(io.BytesIO(data)) as container:
@@ -48,7 +48,7 @@ def decoded(response_format: str, data: bytes) -> tuple[NDArray[np.float32], int
 
 
 def alike(samples: NDArray[np.float32], rate: int, source_rate: int = 24_000) -> float:
-    """Return the maximum correlation with the input audio over all shifts.
+    """Return the maximum correlation of samples with the input audio over all shifts.
 
     For equal audio, the correlation is 1.
     """
@@ -115,9 +115,9 @@ def test_chunking_does_not_change_the_output(response_format: str, cuts: list[in
 
 @pytest.mark.parametrize("options", [{"rate": 8_000}, {"speed": 1.3}, {"speed": 0.3, "rate": 8_000}])
 def test_chunking_does_not_change_resampled_or_time_stretched_output(options: dict[str, Any]) -> None:
-    """The chunks are whole frames, as from the engine.
+    """The chunks are complete frames, as from the engine.
 
-    Other chunk sizes change the last 50 ms of slow speech from FFmpeg's atempo filter.
+    Other chunk sizes change the last 50 ms of slow speech, because of FFmpeg's atempo filter.
     """
     wanted = encoded("pcm", **options)
     for piece in (2 * FRAME_BYTES, 16 * FRAME_BYTES, len(PCM)):

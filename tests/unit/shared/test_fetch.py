@@ -26,7 +26,7 @@ SOUND = bytes(range(256)) * 100
 
 @dataclass(slots=True)
 class Trap:
-    """TLS server on this machine that records connections and requests."""
+    """Fake HTTPS server on this machine that records connections and requests."""
 
     port: int
     knocks: list[tuple[str, int]] = field(default_factory=list)
@@ -92,7 +92,7 @@ def trap() -> Iterator[Trap]:
 def fetcher(trap: Trap, *resolved: str, public: bool = False, seconds: float = 5.0) -> Fetcher:
     """Return a fetcher that resolves every name to these addresses.
 
-    The fetcher connects to the port of the trap instead of port 443.
+    The fetcher connects to the port of the fake server instead of port 443.
     """
     return Fetcher(
         resolve=lambda _: list(resolved or ["127.0.0.1"]),

@@ -84,7 +84,7 @@ def test_telephone_formats_are_decoded(container: str) -> None:
 
 
 def test_individually_listed_channels_are_mixed_down() -> None:
-    """PyAV frees such a channel list twice, which would crash the process."""
+    """PyAV would free such a channel list twice and crash the process."""
     sound = decode(encoded("aiff", "pcm_s16be", layout="7.1"), limit_s=60)
     assert np.abs(sound.samples - voice(1.5, 1, RATE)).max() < 1e-4
 

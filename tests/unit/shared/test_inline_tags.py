@@ -1,4 +1,4 @@
-"""Tests for the inline tag parser: the result does not depend on the text chunks."""
+"""Tests for the inline tag parser: the result does not depend on the chunks of the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for the settings of the interpreter."""
+"""Tests for the settings of the Python interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for the loudness meter with signals of BS.1770 and EBU R 128, and of the limiter."""
+"""Tests for the loudness meter and the limiter, with signals of BS.1770 and EBU R 128."""
 
 from __future__ import annotations
 

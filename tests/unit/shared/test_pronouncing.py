@@ -1,6 +1,6 @@
 """Tests for pronunciation dictionaries on streamed text.
 
-The result must equal that for the whole text. The matching rules are tested in tests/js.
+The result must equal that for the complete text. The matching rules are tested in tests/js.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def test_matches_equal_the_matches_of_one_combined_pattern(
 def test_dictionaries_compile_in_linear_time() -> None:
     """800 entries with 40 letters and 39 spaces are the maximum of one request.
 
-    Compiled into a single pattern, these entries would take 6 s.
+    The compilation of a single pattern with these entries would take 6 s.
     """
 
     def seconds_of(count: int) -> float:

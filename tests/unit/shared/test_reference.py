@@ -97,7 +97,7 @@ def test_references_of_exactly_the_limits_are_accepted() -> None:
 
 
 def peak_bytes(work: Callable[[], object]) -> int:
-    """Run ``work``, which must be refused, and return the peak memory of Python and numpy."""
+    """Run ``work``, which must be refused, and return its peak memory in Python and numpy."""
     tracemalloc.start()
     try:
         with pytest.raises(BadReferenceAudio):

@@ -48,7 +48,7 @@ def test_request_log_lines_are_never_suppressed() -> None:
 
 
 def test_port_of_the_studio_logs_through_the_limited_handlers_of_the_process() -> None:
-    """Otherwise, Uvicorn would add a handler that writes one line per malformed request."""
+    """Otherwise, Uvicorn would add a log handler without a limit for malformed requests."""
     before = list(logging.getLogger("uvicorn").handlers)  # Libraries in other tests may have added handlers.
     port = config(FastAPI(), Settings())
     assert port.log_config is None

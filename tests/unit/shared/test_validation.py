@@ -1,4 +1,4 @@
-"""Tests for the messages of validation errors, which name the field and the reason."""
+"""Tests for validation error messages, which name the field and the reason."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from runtime.shared.validation import first_fault
 
 
 class Inner(BaseModel, extra="forbid"):
-    """Object in a nested field."""
+    """Test model of a nested object."""
 
     name: str
 
 
 class Strict(BaseModel, strict=True, extra="forbid"):
-    """Model of a JSON message."""
+    """Test model of a JSON message."""
 
     t: float | int | None = None
     either: Annotated[str, AfterValidator(str.strip)] | list[int] | None = None
@@ -29,7 +29,7 @@ class Strict(BaseModel, strict=True, extra="forbid"):
 
 
 class Lax(BaseModel):
-    """Model of URL parameters."""
+    """Test model of URL parameters."""
 
     seed: int = 0
     speed: float = 1.0

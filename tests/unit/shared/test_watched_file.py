@@ -1,4 +1,4 @@
-"""Tests for the watched file: changes are loaded, and an unusable file gives the default."""
+"""Tests for a watched file: changes are loaded, and an unusable file gives the default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ASGI servers on free ports, which run in the test's process."""
+"""Context manager that runs an ASGI server on a free port, in the test's process."""
 
 from __future__ import annotations
 

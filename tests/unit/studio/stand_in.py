@@ -1,7 +1,7 @@
 """Fake runtime process that is ready, loads forever, fails, crashes or hangs.
 
-Its `--check` fails only for the behaviour `refuse`. A runtime with `large` or `large-crash` does not fit into memory
-next to another runtime.
+Its option `--check` fails only for the behaviour `refuse`. A runtime with `large` or `large-crash` does not fit into
+memory next to another runtime.
 
 Run: ``python -m runtime.shared.child tests.unit.studio.stand_in BEHAVIOUR --host H --port P``.
 """

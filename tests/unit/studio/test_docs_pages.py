@@ -1,4 +1,4 @@
-"""Tests for the documentation pages: each link has a target, and no other file is served."""
+"""Tests for the documentation pages: links have targets, and other files are not served."""
 
 from __future__ import annotations
 

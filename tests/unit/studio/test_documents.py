@@ -418,7 +418,7 @@ def long_book(pages: Iterable[str | bytes]) -> bytes:
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Return a list to which each parsed page is appended."""
+    """Record parsed pages, and return the list to which they are appended."""
     pages: list[bytes] = []
     monkeypatch.setattr(
         "studio.documents.epub.body_of", lambda page, encoding: pages.append(page) or body_of(page, encoding)
@@ -545,7 +545,7 @@ FORMATS = ["epub", "docx", "html", "markdown"]
 
 
 def chosen(data: bytes, kind: str, **spoken: bool) -> str:
-    """Return the text that is read from a document with these content options."""
+    """Read a document with these content options, and return its text."""
     options = {"markdown": True} if kind == "markdown" else {}
     document = read(data, spoken=values.Spoken(**spoken), **options)
     texts = [text for chapter in document.chapters if not chapter.is_notes for text in chapter.paragraphs]

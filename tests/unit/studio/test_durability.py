@@ -81,7 +81,7 @@ def test_restart_keeps_all_stored_data(folder: Path) -> None:
 def test_killed_writer_leaves_every_take_complete(folder: Path) -> None:
     """Writing processes are killed at random lines of code.
 
-    Confirmed takes are stored completely, and unconfirmed takes leave no files.
+    Takes that the store has confirmed are complete, and other takes leave no files.
     """
     command = [sys.executable, "-m", "tests.support.take_writers", str(folder), "30"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

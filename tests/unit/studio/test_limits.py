@@ -103,10 +103,10 @@ async def refusal(socket: ClientConnection) -> tuple[str, int]:
 
 
 async def heard(url: str) -> bytes | None:
-    """Request speech on another socket of the first visitor.
+    """Request speech on another socket of the first visitor, and return its audio.
 
     Returns:
-        The received audio, or None if the request was refused.
+        The audio of the response, or None if the request was refused.
     """
     async with connect(url, additional_headers=ONE, proxy=None) as socket:
         with suppress(ConnectionClosed):
@@ -211,7 +211,7 @@ async def test_shared_studio_applies_no_visitor_limits() -> None:
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
-    """FastAPI application of the studio without a running runtime."""
+    """Return the FastAPI application of a studio without a running runtime."""
     data = str(tmp_path_factory.mktemp("data"))
     settings = StudioSettings(store=StoreSettings(data=data), transcriber=Choice.of(""))
     store_service = StoreService(settings.store)

@@ -61,12 +61,12 @@ def take(client: httpx.Client) -> str:
 
 
 def under(name: str, value: str) -> str:
-    """Return a JSON object with one value in this notation."""
+    """Return a JSON object with one field, whose value has the notation `value`."""
     return f'{{"{name}": {value}}}'
 
 
 def with_field(name: str, value: str) -> str:
-    """Return the JSON of a take in which one field has this notation."""
+    """Return the JSON of a take in which the value of one field has the notation `value`."""
     return json.dumps(a_take(**{name: "HERE"})).replace('"HERE"', value)
 
 

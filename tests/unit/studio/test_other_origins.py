@@ -1,4 +1,4 @@
-"""Tests for VOICEWRIGHT_ORIGINS in the studio: CORS only for the routes of the runtime."""
+"""Tests for the setting VOICEWRIGHT_ORIGINS in the studio: CORS for runtime routes only."""
 
 from __future__ import annotations
 

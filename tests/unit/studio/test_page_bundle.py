@@ -1,4 +1,4 @@
-"""Tests for the page's bundles: complete, in order and equivalent to their sources."""
+"""Tests for the page's JavaScript and CSS bundles, compared with their sources."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(tmp_path: Path, expression: str) -> str:
-    """Return the output of a JavaScript expression in which `page` is the imported bundle."""
+    """Import the bundle as `page` in Node, and return the value of a JavaScript expression."""
     file = tmp_path / "bundle" / "page.mjs"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(Bundles().get("page.js").body)
@@ -61,7 +61,7 @@ def test_indentation_is_kept_in_template_literals_only(tmp_path: Path, modules: 
 
 
 def test_source_map_leads_to_the_module_line(tmp_path: Path, modules: Path) -> None:
-    """The map is read by Node."""
+    """The source map is read by Node."""
     bundles = Bundles()
     joined = bundles.get("page.js").body.decode().split("\n")
     for text, source in [

@@ -1,4 +1,4 @@
-"""Tests of the PDF reader on files printed by Chromium, compared with poppler's pdftotext."""
+"""Tests for the PDF reader with files that Chromium printed, compared with pdftotext."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(shutil.which("pdftotext") is None, reason="poppl
 def letters(text: str) -> str:
     """Return only the letters and digits of a text.
 
-    PDF readers differ in spaces, ligatures and hyphens at the ends of rows.
+    PDF readers give different spaces, ligatures and hyphens at the ends of rows.
     """
     return "".join(filter(str.isalnum, text.replace("ﬁ", "fi").replace("ﬀ", "ff").replace("ﬃ", "ffi")))
 

@@ -1,4 +1,4 @@
-"""Tests for PDF import: chapters without running titles and page numbers, and scans."""
+"""Tests for PDF import: chapters, running titles, page numbers and scanned pages."""
 
 from __future__ import annotations
 

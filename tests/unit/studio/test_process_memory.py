@@ -1,4 +1,4 @@
-"""Tests for the memory that the Host room shows for the studio and its runtime."""
+"""Tests for the used memory of studio and runtime, which the Host room shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for storage quotas, and of the removal of old data to free space."""
+"""Tests for storage quotas, and for the removal of old data to free space."""
 
 from __future__ import annotations
 

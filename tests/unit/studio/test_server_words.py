@@ -46,7 +46,7 @@ OF_THE_OPERATOR = {
 
 
 def _shape(node: ast.expr) -> str | None:
-    """Return a string literal with empty placeholders, or None for another expression."""
+    """Return the text of a string literal or f-string with empty placeholders, or None."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):

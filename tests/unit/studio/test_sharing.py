@@ -40,7 +40,7 @@ def owner(address: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def anybody(address: str) -> Iterator[httpx.Client]:
-    """HTTP client without a cookie."""
+    """Yield an HTTP client without a cookie."""
     with httpx.Client(base_url=address, trust_env=False, timeout=30) as client:
         yield client
 

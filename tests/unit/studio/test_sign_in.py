@@ -33,7 +33,7 @@ CLIENT, SECRET = "the-studio", "between us"
 class Provider:
     """Identity provider that accepts every user.
 
-    With ``lies``, its token is issued for another audience.
+    If ``lies`` is true, its token is issued for another audience.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,10 @@ class Provider:
 
 @asynccontextmanager
 async def studio(provider: Provider) -> AsyncIterator[httpx.AsyncClient]:
-    """Yield an HTTP client of a studio that reports who is signed in."""
+    """Yield an HTTP client of a studio with sign-in.
+
+    The studio's only other route returns the signed-in visitor.
+    """
     async with served(provider.routes()) as elsewhere:
         provider.url = f"http://{elsewhere}"
         sign_in = SignIn(

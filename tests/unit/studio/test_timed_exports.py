@@ -95,7 +95,7 @@ CUES, BEFORE_S, AFTER_S = 1300, 0.25, 0.3  # Real takes begin and end with some 
 
 
 def film() -> tuple[list[tuple[float, float]], list[float]]:
-    """Return start and end of each subtitle, and the duration of the speech for each subtitle.
+    """Return start and end of each subtitle of a film, and the duration of its speech.
 
     Some speech is longer than its subtitle.
     """

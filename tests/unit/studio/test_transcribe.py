@@ -180,7 +180,7 @@ def test_recogniser_error_is_reported_without_its_cause(caplog: pytest.LogCaptur
 
 
 class Slow:
-    """Recogniser that reports its input, its times and how many instances exist."""
+    """Fake recogniser whose transcript contains its input, its times and its instance count."""
 
     name = "slow"
     made = 0

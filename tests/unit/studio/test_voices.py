@@ -50,7 +50,7 @@ def running(folder_of: FolderOf) -> Iterator[RunningServer]:
 async def studio(
     running: RunningServer, folder: Path, whose: Callable[[HTTPConnection], str] | None = None
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """Yield an HTTP client of a studio for the runtime, and delete all voices at the end."""
+    """Run a studio for a runtime, yield an HTTP client of the studio, and delete all voices."""
     relay = Relay(GivenRuntime(running.http), whose=whose)
     stores = StoreService(StoreSettings(data=str(folder / "data"), bin_s=60))
     routes = [

@@ -32,7 +32,7 @@ def test_clock_jump_is_logged_once() -> None:
 def test_deleted_take_can_be_restored_after_a_temporary_clock_jump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The bin is checked for expired takes every 0.6 s.
+    """The recycle bin is checked for expired takes every 0.6 s.
 
     With a clock that is one year ahead, all takes in the bin would be expired.
     """
@@ -42,7 +42,7 @@ def test_deleted_take_can_be_restored_after_a_temporary_clock_jump(
     class Back(logging.Handler):
         """Log handler that corrects the clock as soon as the jump is logged.
 
-        The next check of the bin follows later.
+        The next check of the recycle bin is later.
         """
 
         def emit(self, record: logging.LogRecord) -> None:

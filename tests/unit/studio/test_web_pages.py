@@ -1,6 +1,6 @@
 """Tests for the import of web pages.
 
-Articles are imported without menus, and private addresses are refused.
+Articles are imported without menus. Private addresses are refused.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @pytest.fixture(scope="module")
 def known() -> Known:
-    """Audio with phrases between silences, and the times of the phrases.
+    """Return audio with phrases between silences, and the times of the phrases.
 
     Each phrase has a start time and an end time in seconds.
     """
@@ -189,7 +189,7 @@ def hanging(*_):
 
 @pytest.fixture
 def only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Return a function that installs a package with these functions as aligners."""
+    """Return a function that makes functions of a module the only installed aligners."""
 
     def install(*functions: str) -> None:
         about = tmp_path / "packages" / "other_aligner-1.dist-info"
@@ -247,7 +247,7 @@ def absent(name: str) -> str:
 
 
 def asked(timeout_s: float = 60.0, times: int = 1) -> list[Any]:
-    """Request the word times of one recording from the aligners, and return the results."""
+    """Request the word times of one recording from all aligners, and return the results."""
 
     async def ask() -> list[Any]:
         aligning = AlignmentService(timeout_s)

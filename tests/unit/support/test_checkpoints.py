@@ -30,7 +30,7 @@ WILD = Sampling(temperature=3.0, top_k=0, repetition_penalty=1.5)  # With these 
 
 
 class Shapes(Draw):
-    """Generator of zero weights in untouched memory, so that gigabytes cost nothing."""
+    """Generator of zero weights whose memory is never written, so that gigabytes use none."""
 
     def spread(self, key: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> Array:
         return np.zeros(shape, np.float32)
@@ -43,7 +43,7 @@ def load(folder: Path, spec: CheckpointSpec, mode: str) -> Checkpoint:
 
 @pytest.mark.parametrize("variant", published.VARIANTS)
 def test_configuration_fields_equal_the_published_ones(variant: str, tmp_path: Path) -> None:
-    """Only the number of text tokens and our field for random weights may differ."""
+    """Only the number of text tokens and the field that marks random weights may differ."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for folder in (ours, theirs):
         folder.mkdir()
@@ -51,7 +51,7 @@ def test_configuration_fields_equal_the_published_ones(variant: str, tmp_path: P
 
     class Nothing(Shapes):
         def save(self, *_: object) -> None:
-            """Skip writing the weights."""
+            """Do not write the weights."""
 
     write_drawn(ours, PUBLISHED[size], mode, Nothing(0), "bfloat16")
     published.write_configs(theirs, variant)
@@ -73,7 +73,7 @@ def test_endless_checkpoint_speaks_until_stopped(mode: str, sampling: Sampling, 
 
 
 def test_speech_from_unmodified_weights_ends(tmp_path: Path) -> None:
-    """If unmodified weights did not end speech, the test above could not fail."""
+    """Otherwise, the test of endless checkpoints could not fail."""
     checkpoint = load(tmp_path, replace(ENDLESS, is_endless=False), "custom_voice")
     recorder = speak(engine_of(checkpoint, guard=False), custom_voice(max_frames=FRAMES, sampling=WILD))
     assert isinstance(recorder.end, Finished)

@@ -21,7 +21,7 @@ HERE = "{}.{}".format(*sys.version_info)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Empty folder that is the value of PATH."""
+    """Create an empty folder that a test uses as the value of PATH, and return it."""
     folder = tmp_path / "bin"
     folder.mkdir()
     return folder

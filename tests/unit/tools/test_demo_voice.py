@@ -29,7 +29,10 @@ STYLE = "A" * 342 + "=="  # Style vector of zeros.
 
 @pytest.fixture(scope="module")
 def exported(recipe: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of an exported, untrained voice and codec next to their training checkpoints."""
+    """Return the folder of an exported voice and codec, which were not trained.
+
+    It also has their training checkpoints.
+    """
     folder, checkpoints = tmp_path_factory.mktemp("voice"), recipe["checkpoints"]
     torch.manual_seed(3)
     vocabulary = vocabulary_of(300)
@@ -51,7 +54,7 @@ def shipped(exported: Path) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def voice(recipe: dict[str, ModuleType], exported: Path) -> tuple[Any, Any]:
-    """Exported voice as the recipe loads it, and its text vocabulary."""
+    """Load the exported voice with the recipe, and return it with its text vocabulary."""
     state, vocabulary = recipe["checkpoints"].read_voice(exported)
     own = recipe["checkpoints"].new_voice(vocabulary).eval()
     own.load_state_dict(state)
@@ -112,7 +115,10 @@ def test_training_prompt_equals_the_prompt_of_the_runtime(
 
 @pytest.fixture
 def corpus(recipe: dict[str, ModuleType], tmp_path: Path) -> Any:
-    """Corpus with four lines of one named speaker, whose codes identify the frames."""
+    """Return a corpus with four lines of one named speaker.
+
+    The codes of a line identify its frames.
+    """
     count, books = len(LINES) * FRAMES, recipe["prompts"].CODEBOOKS
     codes, phones = np.arange(count * books, dtype=np.int16).reshape(count, books) % 500, np.arange(4 * count) % 40
     rows = [

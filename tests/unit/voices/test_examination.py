@@ -39,7 +39,7 @@ def codes(samples: Samples, transcript: str | None = None) -> set[str]:
 
 @pytest.fixture(scope="module")
 def speech() -> Samples:
-    """Four seconds of speech of the embedded voice."""
+    """Return four seconds of speech of the embedded voice."""
     return generate()
 
 
@@ -152,7 +152,7 @@ def test_each_fault_gets_its_advice(speech: Samples, code: str) -> None:
 
 
 def with_background(speech: Samples, sound: Samples, below_db: float) -> Samples:
-    """Return speech with pauses over a sound, and the sound this many dB below the speech."""
+    """Return speech with pauses, mixed with a sound that is `below_db` dB quieter."""
     pause = silence(0.6)
     padded = np.concatenate([pause, speech, pause, speech, pause])
     level = np.sqrt((speech[np.abs(speech) > 0.005] ** 2).mean()) * 10 ** (-below_db / 20)

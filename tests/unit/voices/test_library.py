@@ -1,4 +1,4 @@
-"""Tests for the voice library on disk: crashes, damaged files and other processes."""
+"""Tests for the voice library on disk: crashes, damaged files and concurrent processes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_default_folder_belongs_to_the_user_and_is_never_used_by_tests(voices_of
 
 
 def opened(folder: Path) -> Library:
-    """Open the library as another process does, and return it."""
+    """Open the voice library in a folder, as another process does, and return it."""
     other = Library(folder)
     other.open()
     return other
@@ -69,7 +69,7 @@ def names(library: Library) -> list[str]:
 
 
 def files(folder: Path) -> set[str]:
-    """Return the names of the files in the folder, without the index and its lock."""
+    """Return the names of all files in a voice library's folder, without the index and lock."""
     return {name for name in os.listdir(folder) if not name.startswith((FILE, LOCK))}
 
 
@@ -312,7 +312,7 @@ def test_crafted_file_affects_no_request_and_is_set_aside_at_the_next_start(
 
 @contextmanager
 def without_room_for_files() -> Iterator[None]:
-    """Context in which no file can be opened, because the process has reached its file limit."""
+    """Make every attempt to open a file fail, because the process has reached its file limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:

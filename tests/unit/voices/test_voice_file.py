@@ -1,4 +1,4 @@
-"""Tests for the voice file: written voices are read unchanged, other files are refused."""
+"""Tests for voice files: written voices are read unchanged, and other files are refused."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_arbitrary_bytes_are_refused(rubbish: bytes, place: int, gone: int) -> N
 
 
 def rewritten(change: Callable[[dict[str, Any]], None]) -> bytes:
-    """Return the small voice file with a changed header for the same tensors."""
+    """Return a small voice file with a changed header for the same tensors."""
     end = 8 + int.from_bytes(SMALL[:8], "little")
     header = json.loads(SMALL[8:end])
     change(header)

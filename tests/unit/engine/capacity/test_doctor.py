@@ -103,7 +103,7 @@ def test_memory_of_a_published_checkpoint_follows_from_its_configuration(
     tmp_path: Path, variant: str, parameters: int, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def rtf(probe: Probe, config: ModelConfig, weights: Weights) -> float:
-        """Return the real-time factor of a machine that only reads weights, at 30 GB/s."""
+        """Return the real-time factor of a machine whose only cost is reading weights at 30 GB/s."""
         return frame_reads(config) * bytes_per_weight(*weights) / 30e9 / 0.08
 
     monkeypatch.setattr(Probe, "rtf", rtf)

@@ -30,7 +30,7 @@ FLOAT16, INT8, INT4 = Quantization
 
 
 def small() -> ModelConfig:
-    """Published configuration with smaller layers."""
+    """Return a published configuration with smaller layers."""
     config = inspect_published(PUBLISHED[0]).config
     assert config is not None
     few = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
@@ -89,7 +89,7 @@ def test_audio_speed_is_measured_in_its_serving_dtype(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("kind", [None, FLOAT16, INT8, INT4])
 def test_estimated_layer_size_equals_the_quantized_size(kind: Quantization | None) -> None:
-    """With a wrong size, all layers of the probe would fit into a cache.
+    """With a wrong size, all layers of the speed estimate would fit into a cache.
 
     Then the estimated speed of int4 would be too high.
     """

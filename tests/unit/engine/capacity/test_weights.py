@@ -1,4 +1,4 @@
-"""Tests for the choice of weights: the most exact weights that decode in real time."""
+"""Tests for the choice of weights: the least quantized ones that decode in real time."""
 
 from __future__ import annotations
 

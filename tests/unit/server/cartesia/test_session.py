@@ -118,7 +118,7 @@ def test_resampled_audio_has_the_exact_length() -> None:
 
 
 def test_streamed_text_is_forwarded_to_the_engine_immediately() -> None:
-    """Cartesia's own client calls push, push and no_more_inputs."""
+    """Cartesia's own client calls the methods push, push and no_more_inputs."""
     driver = cartesia()
     driver.send(generation("Hello ", **{"continue": True}))
     assert [submit.request.open_text for submit in driver.submitted] == [True]
@@ -265,10 +265,7 @@ def test_contexts_on_one_socket_keep_their_audio_apart() -> None:
 
 
 def test_cancel_drops_unsent_audio_sends_nothing_and_frees_the_slot() -> None:
-    """Cartesia's client would misunderstand a `done` message after a cancel.
-
-    Such a message would end the client's next context.
-    """
+    """Cartesia's client would apply a `done` message to its next context."""
     driver = cartesia()
     driver.send(generation("One.", context="a", add_timestamps=True))
     driver.send(generation("Two.", context="b"))
@@ -534,7 +531,7 @@ def test_idle_socket_times_out_after_five_minutes_and_an_idle_context_earlier() 
 
 
 def waits(driver: DialectDriver, clock: Clock, seconds: float) -> None:
-    """Advance the clock by `seconds`, and call the session at each of its deadlines.
+    """Advance the clock by `seconds`, and call the session at each deadline in between.
 
     A real connection does the same with a timer.
     """

@@ -1,4 +1,4 @@
-"""Tests for ElevenLabs' output formats: the audio in each format has the right duration."""
+"""Tests for ElevenLabs' output formats: the audio has the right duration in each of them."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_complete_sentence_needs_no_scheduled_flush() -> None:
 
 
 def test_try_trigger_generation_speaks_from_fifty_characters() -> None:
-    """ElevenLabs' own client sends try_trigger_generation with every word."""
+    """ElevenLabs' own client sends `try_trigger_generation` with every word."""
     driver = elevenlabs(is_multi=False)
     spoken(driver, "Once there was a king who had a castle by ", try_trigger_generation=True)
     assert driver.commands_of(Flush) == []

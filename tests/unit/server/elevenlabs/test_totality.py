@@ -92,7 +92,7 @@ def test_every_pair_of_elevenlabs_messages_has_a_response(state: str, message: s
 class AnyElevenLabs(AnyDialect):
     """Client of both kinds of sockets that tracks each context by its ID.
 
-    A context is tracked from its first message to its last message.
+    The tracking ends with the last message of the context.
     """
 
     @initialize(is_multi=st.booleans(), stored=st.booleans(), auto=st.sampled_from(["true", "false"]))

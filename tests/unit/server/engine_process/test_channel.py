@@ -1,4 +1,4 @@
-"""Tests for the channel between the server's process and the engine's process."""
+"""Tests for the message channel between the server's process and the engine's process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ends = tuple[Channel, Channel]
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    """Yield the two ends of a channel.
+    """Yield the two ends of a message channel.
 
     Each end receives the messages that the other end sends.
     """

@@ -1,4 +1,4 @@
-"""Tests for the engine in another process: requests and events over real pipes.
+"""Tests for an engine in another process: requests and events through real pipes.
 
 Each test runs twice, because either an event loop or a thread can read the engine's events.
 """
@@ -99,7 +99,7 @@ def no_loop() -> Iterator[Run]:
 
 @dataclass(slots=True)
 class Apart:
-    """Engine, its service, and the client in the server's process."""
+    """Engine in a simulated separate process, its service, and the client of the server."""
 
     engine: PreparingEngine
     service: EngineService
@@ -110,7 +110,7 @@ class Apart:
     by_loop: bool  # True if the event loop reads the events, False if a thread does.
 
     def close(self, timeout_s: float) -> None:
-        """Close the client on the thread that has started the client."""
+        """Close the client on the thread that started it."""
         self.run(lambda: self.client.close(timeout_s))
 
     def submit(self, request: SpeechRequest = REQUEST) -> tuple[int, list[SpeechEvent]]:
@@ -324,7 +324,7 @@ def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPa
 def test_step_running_when_the_engine_fell_silent_keeps_its_start_time(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With another start time, the watchdog would assume that a long step had finished.
+    """With a later start time, the watchdog would assume that the long step had finished.
 
     Then the watchdog would wait longer.
     """

@@ -12,7 +12,7 @@ from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 
 
 async def test_canary_is_reproducible_if_modes_share_a_checkpoint(caplog: pytest.LogCaptureFixture) -> None:
-    """In the studio, the embedded voice serves all modes without a published checkpoint."""
+    """In the studio, the embedded voice serves all modes if there is no published checkpoint."""
     models = tuple(f"{mode}={DEMO_CHECKPOINT}" for mode in ("voice_design", "base"))
     engine = Engine.open(Settings(models=models, engine=EngineSettings(device="cpu", max_slots=1, max_model_len=512)))
     assert len({card.fingerprint for card in engine.cards}) == 1

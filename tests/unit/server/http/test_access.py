@@ -34,7 +34,7 @@ def no_engine(settings: Settings, progress: Progress) -> SpeechEngine:
 
 @dataclass
 class Door:
-    """Request guard and access control around an application that records its calls.
+    """Application behind the request guard and the access control, which records its calls.
 
     The test sets the clock of both.
     """
@@ -82,7 +82,7 @@ class Door:
         body: tuple[bytes, ...] = (b"",),
         **headers: str,
     ) -> tuple[int, dict[str, Any], dict[str, str]]:
-        """Send one request through the access control.
+        """Send one request to the application through the access control.
 
         Returns:
             Status (101 for an accepted WebSocket), error object and response headers.
@@ -116,7 +116,7 @@ class Door:
 
 
 def as_openai_s(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the error object of a refusal in any API's format, with its code."""
+    """Return the error of a refusal in any API's format as an object with `code`."""
     if "error" in body:
         return dict(body["error"])
     if "detail" in body:
@@ -206,7 +206,7 @@ ROUTES = [
 
 @pytest.mark.parametrize(("kind", "path"), ROUTES)
 def test_every_route_requires_the_key_except_the_two_health_probes(kind: str, path: str) -> None:
-    """The routes are those of the real application, so a new route is tested automatically."""
+    """The routes are those of the real application, so the test includes new routes."""
     scope_type = "websocket" if "WebSocket" in kind else "http"
     door = Door(ServerSettings(**KEYS))
     door.access._app = create_app(door.host)

@@ -1,4 +1,4 @@
-"""Tests for the API key file and of tickets."""
+"""Tests for the API key file and for tickets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for the limits of JSON bodies."""
+"""Tests for the limits of JSON bodies of the speech routes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ REPLIES: set[asyncio.Task[Any]] = set()
 
 
 class Wire:
-    """ASGI interface of a fake client that records messages and can disconnect."""
+    """ASGI interface of a fake client, which records messages and can disconnect."""
 
     def __init__(self) -> None:
         self.sent: list[Message] = []

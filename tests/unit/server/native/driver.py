@@ -1,4 +1,4 @@
-"""Test driver for a native session: sends messages and records responses and commands."""
+"""Test driver of a native session, which sends messages and records responses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def two_voices() -> MemoryLibrary:
 
 
 class Driver(SessionDriver):
-    """Native session without a network.
+    """Test driver of a native session without a network.
 
     The test acts as the server and as the engine.
     """
@@ -105,13 +105,13 @@ class Driver(SessionDriver):
         return [item for item in self.pop_messages() if isinstance(item, dict)]
 
     def kind(self, item: Any) -> str:
-        """Return the name of a reply, including the context ID of an error."""
+        """Return the name of a reply, for an error with its context ID."""
         is_error = isinstance(item, dict) and item["type"] == "error"
         return f"{item['code']}@{item['context_id']}" if is_error else super().kind(item)
 
 
 def ready(limits: Limits | None = None, **config: Any) -> Driver:
-    """Return a driver after the messages session.created and session.config."""
+    """Return a driver of a session that has been configured by a session.config message."""
     driver = Driver(limits)
     driver.configure(**config)
     assert driver.kinds() == ["session.created"]

@@ -100,7 +100,7 @@ class AnySession(AnyDialect):
 
     @rule()
     def take_everything(self) -> None:
-        """Check that each ended context has one terminal message and no audio after it."""
+        """Check that each ended context has one terminal message, which no audio follows."""
         self.heard.clear()
         super().take_everything()
         assert {name: self.heard[name] for name in self.ended} == self.ended
@@ -117,7 +117,7 @@ class AnySession(AnyDialect):
             self.heard[item["context_id"]] += 1
 
     def send(self, kind: str, name: str | None, **fields: Any) -> None:
-        """Read all messages about earlier contexts of this name, and send a message."""
+        """Read all messages about earlier contexts with this name, and send a message."""
         self.take_everything()
         self.driver.send(kind, context_id=name, **fields)
         self.after()

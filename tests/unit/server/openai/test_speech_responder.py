@@ -39,7 +39,7 @@ async def hosting(engine: ScriptedEngine, *voices: tuple[VoiceCard, Reference]) 
 
 
 async def requested(**fields: Any) -> SpeechRequest:
-    """Return the engine request for an HTTP body with these fields."""
+    """Return the engine request for an HTTP body that has these fields."""
     engine = ScriptedEngine({1: [started(), chunk(), finished()]})
     async with hosting(engine, (CLARAS_CARD, CLARA)) as host:
         body = read_speech({"input": "Hello.", "stream": False, "response_format": "pcm", **fields})
@@ -89,7 +89,10 @@ async def test_empty_library_has_no_stored_voices() -> None:
 
 
 async def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tuple[list[int | None], bytes, int | None]:
-    """Return the seeds of all attempts, the PCM of the accepted attempt, and its seed."""
+    """Run a request with retries, whose attempts end for these reasons.
+
+    The result has the seeds of all attempts, and the PCM and the seed of the accepted attempt.
+    """
     script = {
         number: [started((8 if seed is None else seed) + number - 1), chunk(1, number), finished(reason)]
         for number, reason in enumerate(reasons, 1)

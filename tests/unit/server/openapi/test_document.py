@@ -51,7 +51,7 @@ def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 
 
 def everything(part: Any) -> Iterator[dict[str, Any]]:
-    """Yield every JSON object in the document."""
+    """Yield every JSON object in the OpenAPI document."""
     if isinstance(part, dict):
         yield part
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
@@ -67,7 +67,7 @@ def test_undocumented_route_is_detected() -> None:
 
     @bare.get("/new")
     async def new() -> None:
-        """Return a text from a route without a documented response."""
+        """Return a text, as a route whose response is not documented."""
 
     @bare.get("/silent")
     @documented(answer=str)

@@ -1,4 +1,4 @@
-"""Tests that each text stage needs linear time, for chunks of any size."""
+"""Tests that each stage of text processing needs linear time, for chunks of any size."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PIECE = 64
 
 
 def seconds(stage: Stage, text: str, piece: int) -> float:
-    """Return the processor time in seconds for a text that is added in chunks.
+    """Return the processor time in seconds for a text that a stage gets in chunks.
 
     Garbage collection is disabled, as in `timeit`.
     """

@@ -12,7 +12,7 @@ WORKED_S = 0.08
 
 
 def _work(seconds: float) -> float:
-    """Compute for `seconds` of processor time, and return the elapsed time in seconds."""
+    """Compute until `seconds` of processor time have passed, and return the elapsed seconds."""
     began, end = time.monotonic(), time.thread_time() + seconds
     while time.thread_time() < end:
         rest()

@@ -1,4 +1,4 @@
-"""Tests for the prompt worker, which computes prompts while the engine is idle."""
+"""Tests for the prompt worker, which computes voice prompts while the engine is idle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.voices import a_voice
 
 @dataclass
 class PreparingEngine:
-    """Fake engine that computes prompts on another thread, like the real engine."""
+    """Fake engine that computes voice prompts on another thread, like the real engine."""
 
     fingerprint: str = "first"
     loaded: bool = True
@@ -69,7 +69,7 @@ def library(tmp_path: Path) -> Iterator[Library]:
 
 
 async def keep(library: Library, engine: PreparingEngine, during: Callable[[PromptWorker], Any]) -> None:
-    """Run a prompt worker while the coroutine function ``during`` runs."""
+    """Run a prompt worker until the coroutine function ``during`` has ended."""
     with ThreadPoolExecutor(2) as workers:
         worker = PromptWorker(lambda: [library], engine, workers)  # type: ignore[arg-type]
         task = asyncio.create_task(worker.run())

@@ -1,4 +1,4 @@
-"""Tests for Wyoming's session: whole and streamed texts, and the list of voices."""
+"""Tests for Wyoming's session: complete and streamed texts, and the list of voices."""
 
 from __future__ import annotations
 

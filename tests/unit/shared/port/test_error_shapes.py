@@ -1,4 +1,4 @@
-"""Tests that errors of the middleware have the format of the requested route."""
+"""Tests that errors of the middleware have the error format of the requested route's API."""
 
 from __future__ import annotations
 

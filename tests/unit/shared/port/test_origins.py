@@ -1,4 +1,4 @@
-"""Tests for VOICEWRIGHT_ORIGINS for preflights, requests and WebSockets."""
+"""Tests for the setting VOICEWRIGHT_ORIGINS: preflights, requests and WebSockets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ REFUSED = [
 
 
 def answers(setting: str, origin: str) -> set[bool]:
-    """Return the set of results of a preflight, a POST and a WebSocket (True: accepted)."""
+    """Send a preflight, a POST and a WebSocket handshake, and return the set of their results.
+
+    A result is True if the request was accepted.
+    """
 
     async def socket(client: WebSocket) -> None:
         await client.accept()

@@ -1,4 +1,4 @@
-"""Tests for client address and scheme behind trusted proxies, with forged headers."""
+"""Tests for the client's address and scheme if proxies are trusted or headers are forged."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ PROXY = "10.0.0.9"
 
 
 async def seen(count: int, *headers: tuple[str, str], kind: str = "http") -> tuple[str, str]:
-    """Return the client address and the scheme that the application sees for a request.
+    """Send a request through proxies, and return the client address and scheme that are seen.
 
-    A proxy has forwarded the request with these headers.
+    The application sees these values. The proxy has added these headers.
     """
     scopes: list[Any] = []
 

@@ -203,9 +203,9 @@ async def test_refused_request_does_not_interrupt_the_previous_response() -> Non
 
 
 async def test_pipelined_requests_are_throttled_after_a_burst() -> None:
-    """A flood of requests gets a tenth of the event loop's time.
+    """Many pipelined requests get a tenth of the event loop's time.
 
-    The server buffers at most one read of the flood.
+    The server buffers the data of at most one read.
     """
     at = Port()
     async with at.open() as port:

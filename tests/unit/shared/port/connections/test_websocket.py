@@ -27,7 +27,7 @@ REASONS = {1008: "slow_reader", 1011: "keepalive ping timeout"}
 async def test_disconnected_client_receives_the_close_reason(send_s: float) -> None:
     """The client also misses a ping.
 
-    The close reason follows the unread data, whichever limit was exceeded first.
+    It receives the close reason after the unread data, whichever limit was exceeded first.
     """
     ping_s = 0.8
 
@@ -53,7 +53,7 @@ async def test_close_timeout_after_a_completed_close_logs_no_error(
 ) -> None:
     """The connection is already closed when the timeout expires.
 
-    Closing the connection again would log an error.
+    A second attempt to close the connection would log an error.
     """
     ping_s, closing_s = 0.4, 2.0
     monkeypatch.setattr(websocket, "_CLOSING_S", closing_s)
@@ -159,7 +159,7 @@ async def test_messages_of_real_clients_are_answered(sent: bytes, replies: bytes
 
 
 async def test_small_messages_are_throttled_after_a_burst() -> None:
-    """A flood of messages gets a small part of the event loop's time.
+    """Many small messages get a small part of the event loop's time.
 
     Round trips of another client stay short.
     """
