@@ -121,7 +121,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folder for user data of this test session and its child processes.
+    """Create a folder for the user data of this test session and its child processes.
 
     Tests must not use the real user's data.
     """
@@ -133,7 +133,7 @@ def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Bundle with only one CA certificate, which all HTTP clients of the tests use.
+    """Make all HTTP clients of the tests trust a bundle with only one CA certificate.
 
     httpx reads the usual 150 certificates for every client, which is slow. Child processes get the path of the bundle
     in an environment variable. Clients that ignore the variable call `certifi.where`.
@@ -150,7 +150,7 @@ def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """Name of the event loop library for `async def` tests."""
+    """Return the name of the event loop library for `async def` tests."""
     return "asyncio"
 
 
@@ -200,40 +200,40 @@ def loaded(folder_of: FolderOf) -> Loaded:
 
 @pytest.fixture(scope="session")
 def speaker(loaded: Loaded) -> Checkpoint:
-    """Tiny checkpoint with random weights for the mode CustomVoice."""
+    """Return a tiny CustomVoice checkpoint with random weights."""
     return loaded("tiny", "custom_voice")
 
 
 @pytest.fixture(scope="session")
 def quick(loaded: Loaded) -> Checkpoint:
-    """Checkpoint of the mode CustomVoice whose frames are fast.
+    """Return a CustomVoice checkpoint whose frames are computed quickly.
 
-    Its greedy speech never ends with EOS.
+    With greedy sampling, its speech never ends with EOS.
     """
     return loaded("quick", "custom_voice")
 
 
 @pytest.fixture(scope="session")
 def designer(loaded: Loaded) -> Checkpoint:
-    """Tiny checkpoint with random weights for the mode VoiceDesign."""
+    """Return a tiny VoiceDesign checkpoint with random weights."""
     return loaded("tiny", "voice_design")
 
 
 @pytest.fixture(scope="session")
 def demo() -> Checkpoint:
-    """Checkpoint of the embedded voice, loaded on the CPU."""
+    """Return the checkpoint of the embedded voice, loaded on the CPU."""
     return load_checkpoint(str(DEMO_CHECKPOINT), torch.device("cpu"), torch.float32)
 
 
 @pytest.fixture(scope="session")
 def cloner(loaded: Loaded) -> Checkpoint:
-    """Tiny checkpoint with random weights for the mode Base."""
+    """Return a tiny Base checkpoint with random weights."""
     return loaded("tiny", "base")
 
 
 @pytest.fixture
 def bounds_of_loops() -> Iterator[None]:
-    """Fix bugs of Triton's interpreter, which kernel tests use on machines without a GPU."""
+    """Fix bugs of Triton's interpreter for kernel tests on machines without a GPU."""
     from tests.support.interpreting import repaired
 
     with repaired():

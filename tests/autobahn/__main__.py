@@ -22,9 +22,9 @@ DRIVER = ROOT / "tests" / "autobahn" / "driver.py"
 
 
 def play(environment: Path, cases: Path, *wanted: str) -> dict[str, list[str]]:
-    """Run the test cases against an echo server on the runtime's port.
+    """Run the test cases against an echo server on the runtime's port, and return the results.
 
-    Returns the behaviour, the behaviour at the close, and a message of each, keyed by case.
+    The result of a case is a list of its behaviour, its behaviour at the close, and a message.
 
     Raises: subprocess.CalledProcessError: The test driver failed.
     """
@@ -42,7 +42,7 @@ def play(environment: Path, cases: Path, *wanted: str) -> dict[str, list[str]]:
 
 
 def figure(ends: Mapping[str, list[str]]) -> str:
-    """Return a summary: number of cases per result, and names of failed cases."""
+    """Return a summary with the number of cases per result and the names of failed cases."""
     counts = Counter(behaviour for behaviour, *_ in ends.values())
     failed = sorted(case for case, (behaviour, *_) in ends.items() if behaviour == "FAILED")
     said = ", ".join(f"{count} {behaviour.lower()}" for behaviour, count in counts.most_common())
@@ -50,7 +50,7 @@ def figure(ends: Mapping[str, list[str]]) -> str:
 
 
 def main() -> None:
-    """Run the cases, print the results and record the summary."""
+    """Run the test cases, print the results, and record a summary."""
     parser = argparse.ArgumentParser(prog="make autobahn", description=__doc__)
     parser.add_argument("environment", type=Path)
     parser.add_argument("cases", nargs="*", metavar="CASE", help="7.1.5, …; all, if none")

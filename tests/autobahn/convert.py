@@ -1,4 +1,4 @@
-"""Converter of Autobahn's test cases from Python 2 to Python 3: `convert.py SDIST FOLDER`.
+"""Script that converts Autobahn's test cases to Python 3: `convert.py SDIST FOLDER`.
 
 The script runs in .venv-autobahn and writes only there. This repository contains no files of the Autobahn suite.
 """
@@ -15,7 +15,10 @@ COMPRESSION = ("case12", "case13")  # The server does not negotiate compression 
 
 
 class _AsBefore(ast.NodeTransformer):
-    """AST transformer for Python 2 behaviour: integer division and old-style classes."""
+    """AST transformer that keeps the behaviour of Python 2.
+
+    It keeps integer division and old-style classes.
+    """
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
@@ -29,7 +32,7 @@ class _AsBefore(ast.NodeTransformer):
 
 
 def main(archive: str, folder: str) -> None:
-    """Write the converted package ``case`` into the folder."""
+    """Convert the test cases in an archive, and write the package ``case`` into a folder."""
     tool = RefactoringTool(get_fixers_from_package("lib2to3.fixes"))
     target = Path(folder) / "case"
     target.mkdir(parents=True, exist_ok=True)

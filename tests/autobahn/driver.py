@@ -25,9 +25,9 @@ class _Validator(utf8validator.Utf8Validator):
 
 
 def load(folder):
-    """Import the test cases, except those about compression.
+    """Import and return the test cases in a folder, except those about compression.
 
-    Their base class is patched to compare by value instead of by pickles.
+    Their base class is patched so that it compares values instead of pickles.
     """
     hexadecimal = types.ModuleType("binascii")
     hexadecimal.b2a_hex = lambda text: binascii.b2a_hex(_bytes(text)).decode()
@@ -122,7 +122,7 @@ class Player(WebSocketClientProtocol):
 
 
 class Conductor(WebSocketClientFactory):
-    """Factory that runs the test cases one after another."""
+    """Factory of WebSocket connections that runs the test cases one after another."""
 
     def __init__(self, url, cases):
         super().__init__(url)

@@ -15,7 +15,7 @@ from runtime.shared.port.serving import Server, config, listen
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """ASGI application that sends every received WebSocket message back."""
+    """Send every received WebSocket message back, as an ASGI application."""
     if scope["type"] != "websocket":
         return
     await receive()

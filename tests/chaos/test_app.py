@@ -48,7 +48,7 @@ def socket_url(app: App) -> str:
 
 @contextmanager
 def speaking(app: App, max_frames: int = 4000) -> Iterator[ClientConnection]:
-    """Context manager for a WebSocket on which speech is being generated."""
+    """Yield a WebSocket on which speech is being generated."""
     with connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=TEST_TIMEOUT_S) as socket:
         for message in (
             {"type": "session.config", "task_type": "custom_voice", "voice": "serena", "max_frames": max_frames},

@@ -39,7 +39,7 @@ def app(folder: Path) -> Iterator[App]:
 
 @contextmanager
 def speaking(app: App, frames: int) -> Iterator[ClientConnection]:
-    """Context manager for a WebSocket on which `frames` frames are being generated.
+    """Yield a WebSocket on which `frames` frames are being generated.
 
     Speech from random weights never ends earlier.
     """
@@ -65,10 +65,10 @@ def end_of(socket: ClientConnection) -> tuple[str, str | None]:
 
 
 def load(app: App, *models: Path) -> list[dict[str, Any]]:
-    """Request a change of checkpoints, and wait until it has ended.
+    """Request other checkpoints from a studio, and wait until their loading has ended.
 
     Returns:
-        All states that the studio returned in the meantime.
+        All states that the studio returned during the change.
     """
     with httpx.Client(base_url=app.url, trust_env=False, timeout=30) as client:
         answer = client.post("/studio/host/models", json={"models": [str(model) for model in models]})

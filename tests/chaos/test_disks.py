@@ -1,4 +1,4 @@
-"""Tests for app.py with a full or read-only disk, and of two studios with one data folder."""
+"""Tests for app.py with a full or read-only disk, and for two studios with one folder."""
 
 from __future__ import annotations
 
@@ -33,10 +33,7 @@ TITLE = {"name": "Play"}
 
 @contextmanager
 def studio(data: Path, log: IO[str] | None = None) -> Iterator[tuple[App, httpx.Client]]:
-    """Context manager that starts a studio with the data folder `data`.
-
-    It yields the app and the HTTP client of a visitor.
-    """
+    """Start a studio with the data folder `data`, and yield the app and a visitor's client."""
     environment = {"VOICEWRIGHT_DATA": str(data), "VOICEWRIGHT_VISITORS": "one"}
     with running_app([], log=log, instant=True, **environment) as app, visitor(app.url) as client:
         yield app, client
@@ -134,7 +131,7 @@ def refused_at(port: str, data: Path) -> str:
 
 
 def test_two_studios_share_a_folder_safely_and_cannot_share_a_port(tmp_path: Path) -> None:
-    """A second studio starts while the first studio is writing.
+    """The second studio starts while the first studio is writing.
 
     Then both studios write to the same data folder.
     """

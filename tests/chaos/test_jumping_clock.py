@@ -1,4 +1,4 @@
-"""Tests for studio and runtime while the system date jumps by hours and by a year.
+"""Tests for studio and runtime with a system date that jumps by hours and by a year.
 
 The date of both processes changes repeatedly, but the monotonic clock stays correct.
 """
@@ -32,7 +32,7 @@ SOUND = pcm_of(0.5)
 
 @contextmanager
 def jumping(file: Path) -> Iterator[None]:
-    """Context manager that changes the date offset in the file every 0.1 seconds."""
+    """Change the offset of the system date in a file every 0.1 seconds."""
     ended = threading.Event()
 
     def jump() -> None:

@@ -42,14 +42,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="package")
 def app() -> Iterator[App]:
-    """Running studio and runtime with the embedded voice."""
+    """Yield a running studio and runtime with the embedded voice."""
     with running_app([]) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
 def recording(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """WAV file with the reference audio of a voice to clone."""
+    """Return a WAV file with the reference audio of a voice to clone."""
     path = tmp_path_factory.mktemp("recording") / "neighbour.wav"
     path.write_bytes(wav(say(server.http, REFERENCE_TEXT, voice="angus", seed=3)))
     return path

@@ -35,7 +35,7 @@ async def session(app: App) -> AsyncIterator[ClientSession]:
 
 
 def content_of(result: CallToolResult) -> Any:
-    """Return the JSON result of an MCP tool.
+    """Return the JSON content of an MCP tool's result.
 
     The text and the structured content of the result must be equal.
     """
@@ -107,7 +107,7 @@ def test_every_tool_and_argument_has_a_description(app: App) -> None:
 
 
 def test_stored_voice_speaks_with_a_style_and_is_reproducible(app: App) -> None:
-    """The stored recording includes the mode of the checkpoint, so it can be reproduced."""
+    """The stored take includes the mode of the checkpoint, so it can be reproduced."""
     page = Client(app.url, verbose=False)
     (take,) = page.predict(description=DESCRIPTION, text=TEXT, takes=1, api_name="/design")
     voice = page.predict(take=take["take"], name="Nephew", api_name="/keep")

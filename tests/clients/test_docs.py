@@ -93,7 +93,7 @@ def test_javascript_examples_print_the_documented_output(
 
 
 def interpreter(code: str) -> str:
-    """Return the Python interpreter for an example.
+    """Return the path of the Python interpreter for an example.
 
     It is that of .venv-clients if the example imports a third-party client, otherwise that of the tests.
     """

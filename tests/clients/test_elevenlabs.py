@@ -1,4 +1,4 @@
-"""Tests for unmodified ElevenLabs clients: ElevenLabs' own client, LiveKit and Pipecat."""
+"""Tests for unmodified clients of ElevenLabs' API: its own SDK, LiveKit and Pipecat."""
 
 from __future__ import annotations
 

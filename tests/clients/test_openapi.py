@@ -28,7 +28,7 @@ STORED = "Grandmother"
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[str]:
-    """Start the real server with an API key, and yield its URL.
+    """Start a server with an API key, and yield its URL.
 
     The server has the embedded voice's checkpoint, but its engine generates audio instantly.
     """

@@ -1,6 +1,6 @@
 """Tests for the HTTP routes of Gradio and MCP.
 
-Only listed routes are public, and invalid requests are refused.
+Only listed routes are public. Invalid requests are refused.
 """
 
 from __future__ import annotations

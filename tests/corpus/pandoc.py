@@ -1,4 +1,4 @@
-"""Text of a document as pandoc extracts it, for comparison with the studio's import."""
+"""Function that returns the text of a document as pandoc extracts it, for comparisons."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ def words_of(text: str) -> list[str]:
 
 
 def pandoc_words(path: Path) -> list[str]:
-    """Return the words of pandoc's plain text output, with tracked changes accepted."""
+    """Return the words of a document from pandoc's plain text output.
+
+    Tracked changes are accepted.
+    """
     command = [PANDOC or "", "--wrap=none", "--track-changes=accept", "-t", "plain", str(path)]
     return words_of(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout.decode())

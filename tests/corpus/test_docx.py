@@ -17,7 +17,7 @@ FLAT = ["ALPHA BRAVO CHARLIE."]
 
 
 def inside(tag: str, content: str = B, attributes: str = "") -> str:
-    """Return a paragraph with ALPHA, an element that contains `content`, and CHARLIE."""
+    """Return a paragraph in which an XML element is between the words ALPHA and CHARLIE."""
     return paragraph(A, f"<w:{tag} {attributes}>{content}</w:{tag}>", C)
 
 

@@ -1,4 +1,4 @@
-"""Tests of PDF import: files as programs and damage produce them.
+"""Tests for PDF import with files as programs produce them, and with damaged files.
 
 The text is compared with that of poppler's pdftotext.
 """

@@ -30,9 +30,7 @@ EXECUTED = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 def shares(runs: int, names: list[str]) -> dict[str, int]:
     """Divide `runs` executions among the fuzzing targets.
 
-    The result is the number of executions of each target.
-
-    The last target gets the remainder.
+    The result is the number of executions of each target. The last target gets the remainder.
     """
     parts = {name: SLOW.get(name, 1.0) for name in names}
     dealt = {name: int(runs * part / sum(parts.values())) for name, part in parts.items()}
@@ -41,9 +39,9 @@ def shares(runs: int, names: list[str]) -> dict[str, int]:
 
 
 def fuzz(name: str, folder: Path, runs: int) -> None:
-    """Fuzz one target in this process.
+    """Fuzz the target `name` in this process with `runs` inputs.
 
-    libFuzzer ends the process afterwards.
+    libFuzzer ends the process after the last input.
     """
     import atheris
 

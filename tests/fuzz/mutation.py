@@ -1,4 +1,4 @@
-"""Random changes of JSON messages: changed values, added and removed fields, other orders.
+"""Random changes of JSON messages: values, fields and the order of fields.
 
 Random changes of bytes rarely produce valid JSON. With libFuzzer's own mutations, only 13 of 100 inputs were valid, so
 the code that reads the fields was hardly tested.
@@ -92,7 +92,7 @@ def _nodes(value: Any) -> Iterator[Any]:
 
 
 def mutator(mutation: Mutation, bytewise: Callable[[bytes, int], bytes]) -> Callable[[bytes, int, int], bytes]:
-    """Return the callback with which libFuzzer computes its next input.
+    """Return the callback with which libFuzzer computes the next input from an input.
 
     For every fifth seed, and if no message can be changed, the callback calls ``bytewise``, which changes single bytes.
     """

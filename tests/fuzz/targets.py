@@ -1,4 +1,7 @@
-"""Fuzzing targets: functions that must accept any bytes or raise their documented error."""
+"""Fuzzing targets: functions that accept any bytes.
+
+Invalid bytes may raise only the errors that are documented for the target.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ NATIVE: list[dict[str, Any]] = [
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Function to be fuzzed, with valid inputs.
+    """Fuzzing target: a function that accepts any bytes, with valid example inputs.
 
     ``run`` gets any bytes and must not raise. ``seeds`` are valid inputs. ``mutation`` changes JSON messages. It is
     None for targets that do not read messages.

@@ -1,4 +1,4 @@
-"""Values of the reference's configuration classes for config files with missing fields.
+"""Configuration values that the reference implementation reads from incomplete files.
 
 `.venv-oracle/bin/python -m tests.golden.config_truth SEED FILE` writes such files and their values as JSON.
 """
@@ -71,7 +71,7 @@ SETTINGS = (
 
 
 def config_truth(seed: int) -> list[Json]:
-    """Return config files with missing fields, and the loaded value of every field."""
+    """Return config files with missing fields, and the values that the reference loads."""
     stream = np.random.RandomState(seed)
     cases = [_case(stream, 0.0), _case(stream, 1.0)]
     cases += [_case(stream, LEFT_OUT) for _ in range(FILES_PER_KIND)]
@@ -81,7 +81,7 @@ def config_truth(seed: int) -> list[Json]:
 
 
 def known_fields() -> list[str]:
-    """Return the names of all fields that the configuration classes read."""
+    """Return the names of all fields that the reference's configuration classes read."""
     known = set(PretrainedConfig().to_dict())
     for kind in (*CLASSES.values(), Qwen3TTSConfig, Qwen3TTSTokenizerV2Config):
         known |= set(_signature(kind))

@@ -56,9 +56,9 @@ class Checkpoints:
 
 
 def main() -> None:
-    """Write all golden files.
+    """Write all files in tests/golden/data.
 
-    Report cases in which rounding could change the codes.
+    Report the cases in which rounding could change the codes.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name starts with this; then nothing else is made")

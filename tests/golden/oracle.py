@@ -1,4 +1,4 @@
-"""Reference implementation for one utterance, with recorded intermediate values.
+"""Runner of the reference implementation that records intermediate values.
 
 The module runs only inside .venv-oracle (see oracle_env.sh). Golden files contain float32 results of a CPU.
 """
@@ -73,7 +73,7 @@ class _Gaps(LogitsProcessor):
 
 
 class Oracle:
-    """Checkpoint that is loaded by the reference implementation."""
+    """Checkpoint that the reference implementation has loaded."""
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
         self.wrapper = Qwen3TTSModel.from_pretrained(str(folder), dtype=dtype)
@@ -83,7 +83,7 @@ class Oracle:
         self.speech_tokenizer = self.model.speech_tokenizer
 
     def text_ids(self, text: str) -> list[int]:
-        """Return the token IDs of a template or any other text."""
+        """Return the token IDs of a text, for example of a template."""
         return list(self.wrapper.processor.tokenizer(text)["input_ids"])
 
     def speak(self, utterance: Utterance, max_frames: int | None = None, **settings: Any) -> Result:

@@ -22,7 +22,7 @@ from tests.support.checkpoints import MODES
 
 
 def main() -> None:
-    """Create a random checkpoint, or generate an utterance."""
+    """Create a random checkpoint, or generate an utterance, as the command line selects."""
     arguments = _parser().parse_args()
     torch.set_num_threads(2)
     if arguments.random_checkpoint is not None:

@@ -19,7 +19,7 @@ KEPT = (0.021, 0.03)  # Durations in seconds of which samples are stored, for mo
 
 
 def resampling_truth(oracle: Oracle, folder: Path) -> dict[str, NDArray[Any]]:
-    """Return input and output lengths for each sample rate, and resampled noise.
+    """Return input and output lengths for each sample rate, and the resampled noise.
 
     The noise is ``noise(count, channels, rate)`` of tests/support/signals.py.
     """

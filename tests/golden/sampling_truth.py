@@ -1,4 +1,4 @@
-"""Exact probabilities after the reference's logits processors, for tests of sampling."""
+"""Exact code probabilities after the reference's logits processors, for tests of sampling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HISTORY_SEED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Sampling parameters of a test case and its number of previously sampled c0 codes."""
+    """Sampling parameters of a test case, and its number of previously sampled c0 codes."""
 
     name: str
     frame: int  # Index of the frame whose recorded logits are used.
@@ -47,7 +47,7 @@ SETTINGS = (
 
 
 def sampling_truth(oracle: Oracle) -> tuple[dict[str, NDArray[Any]], list[dict[str, Any]]]:
-    """Return recorded logits and the exact distribution of codes for every setting.
+    """Return recorded logits, and the exact probabilities of all codes for every setting.
 
     Shapes: NAME_logits [vocab], NAME_history [drawn], NAME_probabilities [vocab].
     """

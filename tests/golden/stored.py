@@ -1,4 +1,4 @@
-"""Access to the stored outputs of the reference implementation."""
+"""Functions that read the stored outputs of the reference implementation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def arrays(name: str) -> dict[str, NDArray[Any]]:
 
 
 def request_of(case: dict[str, Any]) -> SpeechRequest:
-    """Convert a stored case into a request for the engine."""
+    """Convert a stored test case into a speech request for the engine."""
     return SpeechRequest(
         text=case["text"],
         mode=Mode(case["mode"]),

@@ -30,7 +30,7 @@ STORED = json.loads((DATA / "configs.json").read_text(encoding="utf-8"))
 
 
 def read(case: Json, folder: Path) -> Json:
-    """Write the config files of a case, and return the runtime's parsed values by section."""
+    """Write the config files of a test case, and return the runtime's values by section."""
     for name, content in case["files"].items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(content))

@@ -1,4 +1,4 @@
-"""Tests for `voicewright say` against the reference with new random checkpoints."""
+"""Tests that `voicewright say` and the reference agree on new random checkpoints."""
 
 from __future__ import annotations
 

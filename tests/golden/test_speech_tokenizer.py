@@ -94,7 +94,7 @@ def test_whole_decode_equals_the_windowed_one_up_to_its_first_seam(loaded: Loade
 
 @torch.inference_mode()
 def decoded_both_ways(checkpoint: Checkpoint, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the audio of codes, decoded in windows and decoded in one pass."""
+    """Return the audio of codes that are decoded in windows and in one pass."""
     rows, code2wav = torch.from_numpy(codes.astype(np.int64)).unsqueeze(0), checkpoint.speech_tokenizer.code2wav
 
     def decode(codes: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ per_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 @pytest.fixture(scope="module")
 def engine_for(loaded: Loaded) -> EngineOf:
-    """Return a function that returns the engine for a case.
+    """Return a function that returns the engine for a test case.
 
     All cases of a checkpoint use the same engine and its slots, one after another.
     """

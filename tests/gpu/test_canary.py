@@ -1,4 +1,4 @@
-"""Tests for the canary on a GPU: its four frames always have the same codes."""
+"""Tests for the canary (periodic test request) on a GPU: its codes are always the same."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ WITHIN_S = 120.0
 
 
 def canaries(server: RunningServer) -> int:
-    """Return the number of canary runs with the expected result.
+    """Return the number of canary requests with the expected result.
 
-    The server exits after a run with another result.
+    The server exits after a canary request with another result.
     """
     name = 'voicewright_canaries_total{outcome="same"} '
     return int(sum(float(line.removeprefix(name)) for line in server.metrics().splitlines() if line.startswith(name)))

@@ -39,7 +39,7 @@ def exact_convolutions() -> Iterator[None]:
 
 
 def engine_on(*folders: str, device: str, dtype: str = "float32", slots: int = 8) -> Engine:
-    """Open an engine that uses one dtype for the talker and for Code2Wav.
+    """Open an engine on a device, with one dtype for the talker and for Code2Wav.
 
     By default, Code2Wav on a GPU uses bfloat16.
     """
@@ -103,7 +103,7 @@ def test_int8_works_on_cuda_rounded_at_load_or_read_from_a_file(
 
 
 def test_cross_checkpoint_embeddings_work_in_graphs_with_cpu_codes(folder_of: FolderOf) -> None:
-    """Other rows of the batches use their own embedding tables.
+    """The other rows of each batch use their own embedding tables.
 
     The CPU uses the plain PyTorch implementation.
     """

@@ -87,7 +87,7 @@ def settings_of(serial: int) -> RowSettings:
 
 
 def spoken(runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], together: bool) -> Codes:
-    """Return the codes of several requests in one batch, with joint or separate prefill.
+    """Run several requests in one batch, with joint or separate prefill, and return the codes.
 
     Shapes: [requests, frames, Q].
     """

@@ -40,7 +40,7 @@ def exact_products() -> None:
 
 
 def product_of(N: int, K: int, *, gated: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a weight, an input with the maximum number of rows, and a residual."""
+    """Return a random weight, an input with the maximum number of rows, and a residual."""
     generator = torch.Generator("cuda").manual_seed(N + K)
     shapes = ((2 * N if gated else N, K), (MAX_ROWS, K), (MAX_ROWS, N))
     weight, x, residual = (torch.randn(shape, generator=generator, device="cuda").bfloat16() for shape in shapes)

@@ -1,4 +1,4 @@
-"""Fixture for tests of JavaScript modules without a DOM: a Node process with style words."""
+"""Fixture for tests of JavaScript modules without a DOM: a Node process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Node:
         self._process = process
 
     def evaluate(self, body: str, value: Any = None) -> Any:
-        """Call the function in ``body`` with a JSON value, and return its awaited result.
+        """Call the JavaScript function `body` with a JSON value, and return its awaited result.
 
         Raises: AssertionError: The function threw an error.
         """

@@ -35,9 +35,9 @@ def hum(seconds: float) -> NDArray[np.float32]:
 
 
 def recorded(path: Path, *parts: NDArray[np.float32], noise_db: float = -62) -> tuple[str, list[float]]:
-    """Write consecutive audio parts with background noise to a file.
+    """Write consecutive pieces of audio, with background noise, to a file.
 
-    Return the path of the file and the start of each part in seconds.
+    The result is the path of the file and the start of each piece in seconds.
     """
     quiet = np.concatenate(parts)
     sound = quiet + 10 ** (noise_db / 20) * np.random.RandomState(7).standard_normal(len(quiet))
@@ -48,7 +48,7 @@ def recorded(path: Path, *parts: NDArray[np.float32], noise_db: float = -62) -> 
 
 
 def heard(node: Node, path: str, cuts: list[dict[str, float]] | None = None) -> dict[str, Any]:
-    """Return the selected part, its faults and the faults of the complete recording."""
+    """Return the selected part of a recording, with faults of the part and of the recording."""
     body = f"""async ({{ path, cuts }}) => {{
       {READ}
       const {{ analyseRecording }} = await import('/js/clone/speech_detection.js');

@@ -1,4 +1,4 @@
-"""Tests for relative names of days in the language of the page."""
+"""Tests for day names relative to today, in the language of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for the list of stored takes with delayed and reordered responses."""
+"""Tests for the list of stored takes if responses are delayed or arrive in another order."""
 
 from __future__ import annotations
 

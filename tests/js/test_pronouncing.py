@@ -1,4 +1,4 @@
-"""Tests for the pronunciation dictionary in the page, the studio and list files."""
+"""Tests for the pronunciation dictionary: page, studio and list files behave the same."""
 
 from __future__ import annotations
 

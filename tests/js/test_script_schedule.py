@@ -1,4 +1,4 @@
-"""Tests for schedule.js: start times of a script's lines, computed from their lengths."""
+"""Tests for schedule.js, which computes the start times of a script's lines."""
 
 from __future__ import annotations
 

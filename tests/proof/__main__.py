@@ -1,8 +1,7 @@
-"""Command that measures the promises of docs/reliability.md.
+"""Command that measures the promises (guarantees) of docs/reliability.md.
 
-The results are written to artifacts/proof.json.
-
-`make proof` runs this command. With ``--short``, results are printed but not written.
+`make proof` runs this command, which writes the results to artifacts/proof.json. With ``--short``, results are printed
+but not written.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ SEND_S, PING_S = 5.0, 5.0  # Timeout for a client that reads nothing, and the pi
 
 
 def process_figure(model: Path, slots: int, form: Callable[[BenchRuntime], Awaitable[str]], **settings: str) -> str:
-    """Start a runtime process, and return the result of a measurement as text.
+    """Start a runtime process, measure it, and return the result as text.
 
     Args:
         model: Checkpoint.
@@ -81,7 +80,7 @@ def passed_figure(kind: str, *arguments: str) -> str:
 def cases_figure(tests: list[str]) -> str:
     """Run the test cases of a promise, and return the number of passed test cases as text.
 
-    This is the result of promises that have no measurement.
+    Promises without a measurement have this result.
     """
     return passed_figure("cases", *(f"tests/{test}" for test in tests))
 
@@ -95,7 +94,7 @@ def runaway_figure(count: int) -> str:
 
 
 def crowd_figure(model: Path, count: int) -> str:
-    """Measure a runtime with 4 slots under many short requests, and return a summary."""
+    """Measure a runtime with 4 slots under many short requests, and return a summary as text."""
 
     async def run() -> str:
         async with runtime_process(["--model", str(model), "--max-slots", "4"], ONE_THREAD) as runtime:
@@ -114,7 +113,7 @@ def crash_figure(model: Path) -> str:
 
 
 def kills_figure(folder: Path, times: int) -> str:
-    """Repeatedly kill processes that store recordings and voices, and return a summary.
+    """Repeatedly kill processes that store recordings or voices, and return a summary.
 
     After each kill, all files are checked. The function fails if a file is damaged or lost.
     """
@@ -125,7 +124,7 @@ def kills_figure(folder: Path, times: int) -> str:
 
 
 def fuzz_figure(paths: tuple[str, ...], profile: str) -> str:
-    """Run property-based tests, and return the number of passed examples as text."""
+    """Run property-based tests with a Hypothesis profile, and return their number of examples."""
     said = _run("-m", "pytest", "-q", f"--hypothesis-profile={profile}", "--hypothesis-show-statistics", *paths)
     examples = sum(int(count) for count in re.findall(r"(\d+) passing", said))
     return f"{examples} examples, 0 failures"
@@ -139,7 +138,7 @@ def _run(*arguments: str) -> str:
 
 
 def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
-    """Return the measurement function of each promise, by the number of the promise.
+    """Return the measurement functions of all promises, keyed by the number of the promise.
 
     Args:
         folder: Empty folder for checkpoints.

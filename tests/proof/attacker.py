@@ -1,4 +1,4 @@
-"""Client that floods a port with traffic: `python -m tests.proof.attacker KIND PORT`."""
+"""Process that floods a port with traffic: `python -m tests.proof.attacker KIND PORT`."""
 
 from __future__ import annotations
 

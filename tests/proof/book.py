@@ -58,7 +58,7 @@ _PLACES = "behind near beyond under before along"
 
 @dataclass(frozen=True, slots=True)
 class BookReport:
-    """Results of the measurement with one book."""
+    """Results of importing, speaking and exporting one book."""
 
     pages: int
     lines: int
@@ -125,7 +125,7 @@ def book_file(folder: Path, pages: int) -> Path:
 class Memory:
     """Monitor for the peak memory (proportional set size) of several processes.
 
-    Mapped files are counted apart, because the system can drop their pages at any time.
+    Mapped files are counted separately, because the system can free their pages at any time.
     """
 
     def __init__(self) -> None:
@@ -152,9 +152,9 @@ class Memory:
 
 
 class Product:
-    """Running studio and runtime, with a fixed port and data folder.
+    """Running studio and runtime that can be killed and restarted.
 
-    Both processes can be killed and restarted.
+    The port and the data folder do not change.
     """
 
     def __init__(self, folder: Path, memory: Memory, *, has_voice: bool, model: Path | None = None) -> None:
@@ -195,7 +195,7 @@ class Product:
 
 @contextmanager
 def opened(browser: Browser, url: str) -> Iterator[Page]:
-    """Context manager that opens the studio's page in a new browser window."""
+    """Open the studio's page in a new browser window, and yield the page."""
     with browser.new_context(accept_downloads=True) as window:
         page = window.new_page()
         page.goto(url, wait_until="domcontentloaded")
@@ -220,7 +220,7 @@ def renderer_pid(page: Page) -> int:
 
 
 class Export:
-    """Export of the script on the page to a file, during which processes are killed."""
+    """Export of a script to a file by the page, during which processes are killed."""
 
     def __init__(self, page: Page, running: Product) -> None:
         self.messages: list[str] = []  # Progress messages of the page without repetitions.
@@ -289,7 +289,7 @@ def import_book(page: Page, file: Path) -> dict[str, Any]:
 
 
 def check_lines(script: dict[str, Any], pages: int) -> list[str]:
-    """Check that a script has each paragraph of the book once, and one recording per line.
+    """Check that a script has each paragraph of the book once, with one recording per line.
 
     Returns:
         The ids of all recordings.
@@ -347,7 +347,7 @@ def book(
 ) -> tuple[BookReport, Export]:
     """Import a book on the page, generate its speech and export it, and check the results.
 
-    Both processes are killed at random lines. The function returns a report and the export.
+    Studio and runtime are killed at random lines. The function returns a report and the export.
     """
     choose = random.Random(seed)
     model = folder / "model" if is_tiny else None

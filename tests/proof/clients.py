@@ -42,7 +42,7 @@ async def frames_made(client: httpx.AsyncClient) -> int:
 
 @dataclass(slots=True)
 class DisconnectsReport:
-    """Results of clients that disconnect or cancel during a response."""
+    """Results of clients that disconnect or cancel while they receive audio."""
 
     freed_ms: list[float] = field(default_factory=list)  # Milliseconds from the disconnect until no slot is in use.
     wasted: list[int] = field(default_factory=list)  # Number of frames that were generated in that time.
@@ -64,10 +64,7 @@ class DisconnectsReport:
 
 
 async def disconnects(runtime: BenchRuntime, count: int) -> DisconnectsReport:
-    """Measure clients that disconnect or cancel after the first audio.
-
-    `count` clients disconnect, and `count` clients cancel.
-    """
+    """Disconnect and cancel after the first audio, `count` times each, and return a report."""
     report = DisconnectsReport()
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False) as client:
         for _ in range(3):  # The first requests create threads and caches.
@@ -179,9 +176,9 @@ async def _deaf(runtime: BenchRuntime) -> socket.socket:
 
 
 async def drain(runtime: BenchRuntime, streams: int) -> str:
-    """Send SIGTERM to a runtime during several responses, and return a summary.
+    """Send SIGTERM to a runtime while responses are sent, and return a summary.
 
-    All responses must be completed.
+    The runtime must complete all `streams` responses.
     """
     ready, is_terminating = asyncio.Semaphore(0), asyncio.Event()
 
@@ -209,9 +206,9 @@ async def drain(runtime: BenchRuntime, streams: int) -> str:
 
 
 async def bombs(runtime: BenchRuntime, count: int) -> str:
-    """Upload recordings of half an hour, which must all be refused, and return a summary.
+    """Upload recordings that are too long and must be refused, and return a summary.
 
-    Every second recording does not declare its length.
+    Each recording has half an hour of audio. Every second recording does not declare its length.
     """
     honest = audio_file(np.zeros(BOMB_S * 24_000, np.int16), kind="FLAC")
     silent = bytearray(honest)

@@ -86,10 +86,10 @@ async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str
 
 
 async def unfair_client(runtime: BenchRuntime, running: int, seconds: float) -> str:
-    """Measure other clients with and without a client that always sends many requests.
+    """Measure polite clients with and without an unfair client, and return a summary.
 
-    The runtime distinguishes clients by their IP addresses. A refused client waits for the retry time of the refusal.
-    The function returns a summary.
+    The unfair client always has many running requests. The runtime distinguishes clients by their IP addresses. A
+    refused client waits for the retry time of the refusal.
 
     Args:
         runtime: Runtime to measure.
@@ -181,7 +181,7 @@ async def _late(runtime: BenchRuntime, client: httpx.AsyncClient, streams: int, 
 
 
 def lags(page: str) -> dict[float, float]:
-    """Return the cumulative counts of event loop delays by upper bound in seconds.
+    """Return the cumulative counts of event loop delays, keyed by upper bound in seconds.
 
     Args:
         page: Metrics in Prometheus format.

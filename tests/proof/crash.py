@@ -20,7 +20,7 @@ QUERY_TIMEOUT_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class CrashReport:
-    """Times of recovery steps, in seconds after the runtime was killed."""
+    """Durations of recovery steps, in seconds since the runtime was killed."""
 
     notified_s: tuple[float, ...]  # Seconds until the client of each stream was notified.
     ready_s: float  # Seconds until /ready returned 200 again.

@@ -23,7 +23,7 @@ AT_ONCE_MS = 1000  # Maximum milliseconds of an immediate refusal. A later refus
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Resources that the runtime uses, such as threads and memory.
+    """Resources in use by the runtime, such as threads and memory.
 
     The values come from the kernel and from the runtime itself.
     """
@@ -61,16 +61,16 @@ async def at_rest(runtime: BenchRuntime) -> Held:
 
 @dataclass(slots=True)
 class CrowdReport:
-    """Results of many short requests, and the used resources after each tenth of the requests."""
+    """Results of many short requests, with the used resources after each tenth of them."""
 
     ends: dict[str, int] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
 
     @property
     def kib_per_1000(self) -> float:
-        """Return the growth of resident memory per 1000 requests in KiB.
+        """Return the growth of the runtime's memory in KiB per 1000 requests.
 
-        The first requests are not counted, because they fill caches.
+        The memory is the resident memory. The first requests are not counted, because they fill caches.
         """
         count = sum(self.ends.values()) * (len(self.held) - 3) / (len(self.held) - 1)
         return (self.held[-1].resident_kib - self.held[2].resident_kib) / count * 1000
@@ -182,8 +182,9 @@ def p95(values: list[float]) -> float:
 async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> OverloadReport:
     """Measure full load and overload of a runtime, and return a report.
 
-    One overload has four times as many requests per second, and another has four times as many clients. The first phase
-    takes a tenth of `seconds`, and the last phase takes a fifth. The runtime has no queue.
+    One overload has four times as many requests per second, and another has four times as many clients. The measurement
+    of full load takes a tenth of `seconds`, the first overload takes `seconds`, and the second takes a fifth. The
+    runtime has no queue.
     """
     report = OverloadReport()
     for _ in range(10):
@@ -198,7 +199,7 @@ async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> Overloa
 
 
 async def queue(runtime: BenchRuntime, slots: int, seconds: float) -> str:
-    """Send four times the capacity of requests with the default queue, and return a summary."""
+    """Send requests at four times the capacity, with the default queue, and return a summary."""
     load = Load()
     rate = await _capacity(runtime, slots, Load(), seconds / 10)
     await _offer(runtime, 4 * rate, load, seconds)

@@ -1,4 +1,4 @@
-"""Measurement of one client's flood on both ports, and of its effect on another client."""
+"""Measurement of floods from one client on both ports, and their effect on other clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TURN = 20  # Number of measurements in each phase, without and with the flood.
 
 @asynccontextmanager
 async def _attacked(name: str, port: int) -> AsyncIterator[None]:
-    """Context manager that runs the flood `name` in a separate process."""
+    """Run the flood `name` against a port in a separate process."""
     command = [sys.executable, "-m", "tests.proof.attacker", name, str(port)]
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
@@ -38,10 +38,10 @@ async def _attacked(name: str, port: int) -> AsyncIterator[None]:
 
 
 async def floods(runtime: BenchRuntime, heard: int, attacks: tuple[str, ...] = tuple(ATTACKS)) -> str:
-    """Measure a client's times to first audio without and during each flood, as a summary.
+    """Measure a client's time to first audio with and without floods, and return a summary.
 
-    The ports of the runtime and of a studio are measured. Measurements with and without the flood alternate every
-    few seconds, so that other load on the machine affects both.
+    The ports of the runtime and of a studio are measured. Measurements with and without the flood alternate every few
+    seconds, so that other load on the machine affects both.
     """
     with running_app(["--runtime-url", runtime.url]) as app:
         ports = {"runtime": int(runtime.url.rpartition(":")[2]), "studio": int(app.port)}
@@ -64,7 +64,7 @@ def _shown(first_ms: list[float]) -> str:
 
 
 async def _pair(runtime: BenchRuntime, name: str, port: int, heard: int) -> tuple[list[float], list[float]]:
-    """Return the milliseconds to first audio without the flood and during the flood."""
+    """Return the milliseconds to first audio of requests without and with the flood `name`."""
     url = f"ws://127.0.0.1:{port}/v1/audio/speech/stream"
 
     async def first_ms() -> float:

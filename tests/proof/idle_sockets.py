@@ -1,4 +1,4 @@
-"""Measurement of thousands of idle sockets: their effect on other clients, and the limit."""
+"""Measurement of thousands of idle sockets: their limit and their effect on other clients."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def as_many_as_allowed(count: int) -> int:
 
 
 async def measure_idle_sockets(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
-    """Measure clients while `count` idle sockets are open, and return a summary.
+    """Measure active clients while `count` sockets are idle, and return a summary.
 
-    Each client requests speech for `times` texts. Then sockets above the connection limit are opened and refused.
+    Each active client requests speech for `times` texts. Then sockets above the connection limit are opened and
+    refused.
 
     Raises:
         AssertionError: A socket was refused below the limit, accepted above it, or refused without a retry time.

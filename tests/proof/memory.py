@@ -1,4 +1,4 @@
-"""Measurement of a runtime that has no free memory, in which only one request may fail."""
+"""Measurement of a runtime without free memory, in which only one request may fail."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _config(seconds: float, seed: int) -> dict[str, object]:
 
 
 async def short_of_memory(runtime: BenchRuntime, times: int) -> str:
-    """Repeatedly request a voice that needs too much memory, and return a summary.
+    """Repeatedly send a request that needs too much memory, and return a summary.
 
     Raises:
-        AssertionError: Another stream changed, the same voice fails later, or a resource was not released.
+        AssertionError: Another stream changed, the voice of the request fails later, or a resource was not released.
     """
     alone = [(await speak_text(runtime.stream, "Hello.", **_config(SHORT_S, seed))).pcm for seed in range(NEIGHBOURS)]
     failed = sum([await _fail_once(runtime, alone) for _ in range(times)])

@@ -19,7 +19,7 @@ LONG = VOICE | {"max_frames": 4000}
 
 
 async def slow_network(runtime: BenchRuntime, ping_s: float) -> str:
-    """Measure responses over a slow network and over the local network, as a summary.
+    """Measure responses over a slow and over a local network, and return a summary.
 
     Args:
         runtime: Runtime with the ping interval `ping_s`.

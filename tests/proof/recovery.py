@@ -31,7 +31,7 @@ def _timed(open_: Callable[[], Any]) -> float:
 
 
 def recovery(folder: Path, count: int) -> str:
-    """Measure start times with `count` recordings and with `count` voices, as a summary.
+    """Measure start times with `count` recordings and `count` voices, and return a summary.
 
     Raises:
         AssertionError: A recording or a voice was lost.

@@ -1,4 +1,4 @@
-"""Measurement of speech lengths for unusual texts, and of falsely stopped normal speech."""
+"""Measurement of speech lengths for unusual texts, and of normal speech that was stopped."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Transcription of generated speech with Whisper base, if its packages are installed.
+"""Transcription of generated speech with the Whisper base model, if it is installed.
 
-The packages are listed in tests/support/whisper.py.
+The required packages are listed in tests/support/whisper.py.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def text(presets: dict[str, object]) -> str:
 
 
 def shares(engine: Engine, text: str, *requests: SpeechRequest) -> list[float]:
-    """Generate one utterance per request, and return its fraction of recognised words.
+    """Generate one utterance per request, and return each one's fraction of recognised words.
 
     All utterances must end with EOS.
     """
@@ -53,7 +53,7 @@ def shares(engine: Engine, text: str, *requests: SpeechRequest) -> list[float]:
 
 
 def mean_share(engine: Engine, text: str, seeds: tuple[int, ...] = SEEDS, **kwargs: object) -> float:
-    """Return the fraction of recognised words, averaged over several seeds."""
+    """Generate a text with several seeds, and return the mean fraction of recognised words."""
     requests = [SpeechRequest(text=text, seed=seed, **kwargs) for seed in seeds]  # type: ignore[arg-type]
     return float(np.mean(shares(engine, text, *requests)))
 

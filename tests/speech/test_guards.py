@@ -1,4 +1,4 @@
-"""Tests for the guards against runaway speech and of false alarms (embedded voice)."""
+"""Tests for guards against runaway speech: detection and false alarms with real speech."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def spoken() -> list[EventRecorder]:
 
 
 def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
-    """Pass an utterance frame by frame to a new RunawayDetector, which must find no runaway.
+    """Pass an utterance frame by frame to a new RunawayDetector, and return its counters.
 
     Returns:
-        The detector, and the maximum value of each of its counters.
+        The detector, which must have found no runaway, and the maximum value of each counter.
     """
     detector, longest = RunawayDetector(), np.zeros(9, np.int64)
     size = len(pcm) // len(codes)
@@ -55,7 +55,7 @@ def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
 
 
 def test_normal_speech_is_far_from_the_runaway_limits(spoken: list[EventRecorder]) -> None:
-    """The counters reach at most a third of the values that stop speech."""
+    """The counters of the guards reach at most a third of the values that stop speech."""
     for text, heard in zip(TEXTS, spoken, strict=True):
         detector, longest = watched(heard.codes, heard.pcm.tobytes())
         assert max(longest[:-1]) < (REPEATED_FRAMES - 8) / 3, text

@@ -1,4 +1,4 @@
-"""Tests for inline tags with the embedded voice: a tagged span equals a separate request."""
+"""Tests for inline tags with the embedded voice: tagged text equals a separate request."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ OPTIONS = {"model_id": "sonic-3", "voice": VOICE, "output_format": FORMAT, "lang
 
 
 def heard(context: Any, name: str) -> dict[str, Any]:
-    """Receive the events of a context, and return their types and the audio.
+    """Receive the events of the context `name`, and return their types and the audio.
 
     After a cancel, the SDK also returns events of the cancelled context, which are ignored.
     """
@@ -29,7 +29,7 @@ def heard(context: Any, name: str) -> dict[str, Any]:
 
 
 def generated(client: Cartesia) -> dict[str, Any]:
-    """Generate audio over HTTP as PCM and as MP3, and return a description of both."""
+    """Generate audio over HTTP as PCM and as MP3, and return descriptions of both."""
     options = {"model_id": "sonic-3", "voice": "clara", "language": "en", "transcript": "One sentence at once."}
     pcm = client.tts.generate(**options, output_format=FORMAT, extra_body={"seed": 7})
     mp3 = client.tts.generate(**options, output_format={"container": "mp3", "sample_rate": 44100, "bit_rate": 128000})
@@ -37,7 +37,7 @@ def generated(client: Cartesia) -> dict[str, Any]:
 
 
 def flushed(connection: Any) -> dict[str, Any]:
-    """Generate two texts in one context, separated by a flush, and describe the audio.
+    """Generate two texts in one context with a flush between them, and describe the audio.
 
     As in Cartesia's example, flush_id assigns the audio to the texts.
     """
@@ -69,7 +69,7 @@ def voices(client: Cartesia) -> dict[str, Any]:
 
 
 def dictionaries(client: Cartesia) -> dict[str, Any]:
-    """Create, list, change, use and delete dictionaries, and return the results."""
+    """Create, list, change, use and delete pronunciation dictionaries, and return the results."""
     kept = client.pronunciation_dicts
     made = kept.create(name="Our names", items=[{"text": "Nguyen", "alias": "Lose"}])
     other = kept.create(name="Others")

@@ -54,7 +54,7 @@ def http(client: ElevenLabs) -> dict[str, Any]:
 
 
 def dialogue(client: ElevenLabs) -> dict[str, Any]:
-    """Generate a dialogue with all four methods of the client, and describe the results."""
+    """Generate a dialogue with all four dialogue methods, and return descriptions of it."""
     turns = [("clara", "Is the kettle on?"), ("angus", "It is."), ("clara", "Good.")]
     inputs = [DialogueInput(text=text, voice_id=voice) for voice, text in turns]
     spoken: dict[str, Any] = {"inputs": inputs, "model_id": "eleven_v3", "language_code": "en", "seed": 7}

@@ -1,4 +1,4 @@
-"""Collector of audio, sample rates and word times from LiveKit's plugins."""
+"""Functions that collect audio, sample rates and word times from LiveKit's plugins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def heard(events: AsyncIterable[Any]) -> dict[str, Any]:
 
 
 async def spoken(tts: Any, *pieces: str) -> dict[str, Any]:
-    """Send a text in pieces to a LiveKit plugin, and return the result of `heard`."""
+    """Send a text in pieces to a LiveKit plugin, and return its audio and word times."""
     async with tts.stream() as stream:
         for piece in pieces:
             stream.push_text(piece)

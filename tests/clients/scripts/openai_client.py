@@ -89,7 +89,7 @@ def refused(
 
 
 def files(client: OpenAI) -> dict[str, Any]:
-    """Return libsndfile's metadata of the file formats whose header contains a length."""
+    """Return the declared and the actual number of frames of a WAV file and of a FLAC file."""
     found: dict[str, Any] = {}
     for name in ("wav", "flac"):
         reply = client.audio.speech.create(model="tts-1", voice="clara", input=TEXT, response_format=name)
@@ -99,7 +99,7 @@ def files(client: OpenAI) -> dict[str, Any]:
 
 
 def every_model(client: OpenAI) -> dict[str, int]:
-    """Generate speech with each model name in the SDK, and return the bytes of audio."""
+    """Generate speech with each model name in the SDK, and return the number of audio bytes."""
     return {
         name: len(client.audio.speech.create(model=name, voice="alloy", input="Hi.", response_format="pcm").content)
         for name in get_args(SpeechModel)

@@ -70,7 +70,7 @@ async def _serve(port: int, context: ssl.SSLContext, opened: queue.Queue[tuple[i
 
 @contextmanager
 def tls(port: int) -> Iterator[str]:
-    """Context manager that serves a local HTTP port over HTTPS and yields the HTTPS URL.
+    """Serve a local HTTP port over HTTPS, and yield the HTTPS URL.
 
     All HTTP clients in this process trust the certificate.
     """

@@ -27,10 +27,10 @@ STEP_S = 60
 
 
 async def asked(uri: str, *events: Event) -> dict[str, Any]:
-    """Send events on a new connection, and receive events.
+    """Send events on a new connection, and return the received events.
 
     Returns:
-        The received events up to the end of the text or of the connection.
+        Types, audio and data of all events up to the end of the text or of the connection.
     """
     streaming = SynthesizeStart.is_type(events[0].type)
     heard: dict[str, Any] = {"kinds": [], "error": None}
