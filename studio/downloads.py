@@ -1,7 +1,7 @@
-"""Background download of checkpoints, after which the runtime loads them.
+"""Download of checkpoints in the background, after which the runtime loads them.
 
-Only one download runs at a time. Its state is stored on disk. After a restart of the studio, an interrupted download
-is paused and can be resumed, and the runtime loads the downloaded checkpoints again. Thread: event loop.
+Only one download runs at a time. Its state is stored on disk. After a restart of the studio, an interrupted download is
+paused and can be resumed, and the runtime loads the downloaded checkpoints again. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DownloadState(StrEnum):
 class DownloadPart:
     """Progress of the download of one checkpoint.
 
-    `got` is the number of downloaded bytes, and `of` the total number of bytes.
+    `got` is the number of downloaded bytes, and `of` is the total number of bytes.
     """
 
     id: str
@@ -63,7 +63,7 @@ class DownloadPart:
 
 @dataclass(slots=True)
 class Kept:
-    """State of the current checkpoint download, which is stored on disk."""
+    """State of a checkpoint download, which is stored on disk."""
 
     state: DownloadState = DownloadState.NONE
     parts: list[DownloadPart] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Downloads:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Context manager that runs background work of checkpoint downloads.
+        """Run the background work of checkpoint downloads while the context is open.
 
         On entry, checkpoints that were downloaded earlier are loaded again. On exit, running work is cancelled.
         """
@@ -164,7 +164,7 @@ class Downloads:
         self._become(DownloadState.DONE if self.record.serving else DownloadState.NONE)
 
     async def back(self) -> None:
-        """Load the checkpoints again that the runtime had loaded before the download.
+        """Load the checkpoints that the runtime had loaded before the download.
 
         Raises:
             OutOfOrder: There are no previous checkpoints, or other checkpoints are being loaded.
@@ -176,7 +176,7 @@ class Downloads:
         self.forget()
 
     def forget(self) -> None:
-        """Delete the record of the downloaded checkpoints after other checkpoints were selected."""
+        """Delete the record of the downloaded checkpoints after others were selected."""
         self.record.serving = []
         self.record.before = []
         if self.record.state is DownloadState.DONE:

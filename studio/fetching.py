@@ -24,7 +24,7 @@ MAX_PLAN_AGE_S = 600.0  # Maximum age of a plan in seconds.
 
 @asynccontextmanager
 async def fetching(command: Sequence[str], models: Sequence[str]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """Context manager that downloads checkpoints in a child process and yields its events.
+    """Start a child process that downloads checkpoints, and yield an iterator over its events.
 
     The last event is the exit of the child process. The process is killed when the context exits.
 
@@ -50,9 +50,9 @@ async def _events(child: ChildProcess, lines: asyncio.StreamReader) -> AsyncIter
 
 
 class Plan:
-    """Cached list of published checkpoints, with memory and speed estimates for this machine.
+    """Cache for the list of published checkpoints, with memory and speed estimates.
 
-    A child process computes the list.
+    A child process computes the list and the estimates for this machine.
     """
 
     def __init__(self, command: Sequence[str] = FETCH_COMMAND) -> None:

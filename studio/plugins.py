@@ -36,9 +36,9 @@ def is_installed(package: str) -> bool:
 
 
 def code_of(language: str | None) -> str | None:
-    """Return the language code for a language's name or code, or None if it is unknown.
+    """Return the code of a language, given its name or code.
 
-    Upper and lower case are ignored.
+    The result is None if the language is unknown. Upper and lower case are ignored.
     """
     word = (language or "").lower()
     return CODES.get(word, word if word in CODES.values() else None)
@@ -69,7 +69,7 @@ class PluginWorker:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Context manager that reserves a place for one call in the queue of the child process.
+        """Reserve a place for one call in the queue of the child process.
 
         Raises:
             WorkerBusyError: The maximum number of calls is waiting.

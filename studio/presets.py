@@ -37,8 +37,8 @@ class SampleScript:
 class Starter:
     """Example text that the page offers when the text field of a tab is empty.
 
-    ``name`` and ``text`` are by language. ``cast`` is True if the text is a dialogue of several speakers in script
-    format.
+    ``name`` and ``text`` are dictionaries by language. ``cast`` is True if the text is a dialogue of several speakers
+    in script format.
     """
 
     name: dict[str, str]
@@ -72,8 +72,8 @@ class KnownSpeaker:
 class Presets:
     """All example texts, styles, voices and speakers in the folder presets/.
 
-    `texts` and `readings` are by language. `texts` are initial texts of the page, where ``auto`` is the default.
-    `readings` are texts that the user reads aloud to clone a voice.
+    `texts` and `readings` are dictionaries by language. `texts` are initial texts of the page, and the key ``auto`` is
+    the default. `readings` are texts that the user reads aloud to clone a voice.
     """
 
     texts: dict[str, str]

@@ -24,7 +24,7 @@ BASE = "http://localhost"
 class ActionRefused(Exception):
     """Error of an action (a page feature that a program calls).
 
-    It has a message of one sentence and a stable error code.
+    It has a one-sentence message and a stable error code.
     """
 
     def __init__(self, message: str, code: str, param: str | None = None) -> None:

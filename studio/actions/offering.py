@@ -32,13 +32,16 @@ ACTIONS: tuple[Action, ...] = (
 
 
 def described(action: Action) -> dict[str, str]:
-    """Return the descriptions of an action's arguments by name, parsed from its docstring."""
+    """Return the descriptions of an action's arguments, parsed from its docstring.
+
+    The keys of the result are the names of the arguments.
+    """
     _, _, listed = inspect.cleandoc(action.__doc__ or "").partition("Args:\n")
     return dict(re.findall(r"^ {4}(\w+): (.+)$", listed, re.MULTILINE))
 
 
 def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: object = None) -> Action:
-    """Copy the name, docstring and signature of an action to a wrapper function.
+    """Give a wrapper function the name, docstring and signature of an action.
 
     Gradio and MCP inspect the signature of the wrapper. The type annotations are resolved here, because their names are
     only defined in the module of the action.

@@ -1,4 +1,4 @@
-"""Actions that generate speech, design voices, and list or repeat stored generations."""
+"""Actions that generate speech, design voices, and list or repeat stored recordings."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Reproduced(TypedDict):
 
 
 class Wording(NamedTuple):
-    """Text of a generation before and after the replacement of words by pronunciations.
+    """Text of a recording before and after the replacement of words by pronunciations.
 
-    `text` is the original text, and `spoken` is the text that is sent to the runtime. `spoken` is None if both
-    texts are equal.
+    `text` is the original text, and `spoken` is the text that is sent to the runtime. `spoken` is None if both texts
+    are equal.
     """
 
     text: str
@@ -183,7 +183,7 @@ async def reproduce(studio: StudioClient, take: str) -> Reproduced:
 
 
 def as_file(data: bytes, media_type: str) -> dict[str, str]:
-    """Return a file as a JSON object with its media type and its data in base64."""
+    """Return a file as a dictionary with its media type and its data in base64."""
     return {"media_type": media_type, "data": base64.b64encode(data).decode()}
 
 

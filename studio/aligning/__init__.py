@@ -1,1 +1,1 @@
-"""Word times of stored recordings, which an optional aligner plug-in measures."""
+"""Alignment of stored recordings: an optional plug-in measures the time of each word."""

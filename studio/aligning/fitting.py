@@ -1,4 +1,4 @@
-"""Validation of the word times that an aligner returns, and conversion to displayed words."""
+"""Validation of the word times from an aligner, and conversion to the displayed words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ class MisfitError(ValueError):
 
 
 def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
-    """Validate the words that an aligner returns, and give them the spelling of the text.
+    """Validate the words and times from an aligner, and spell the words as in `text`.
+
+    Args:
+        placed: Words with their start and end times in seconds.
+        text: Text of the recording.
+        seconds: Duration of the recording.
 
     Returns:
         The words as in `text`, with their start and end times in seconds.

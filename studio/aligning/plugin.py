@@ -26,7 +26,7 @@ class Aligner(Protocol):
     def __call__(
         self, samples: NDArray[np.float32], rate: int, text: str, language: str | None
     ) -> Sequence[Placed] | None:
-        """Return every word of the text in order with its start and end, or None.
+        """Return every word of the text in order, with its start and end in seconds.
 
         Return None if the aligner does not support the text, for example its language. The aligner may choose the word
         boundaries. Punctuation and case are ignored. `language` is a code such as ``en``, or None if unknown.
@@ -37,7 +37,7 @@ class Aligner(Protocol):
 
 
 def installed() -> list[tuple[str, Callable[[], Aligner]]]:
-    """Return the names and loaders of the installed aligners.
+    """Return pairs of the name and the loader of each installed aligner.
 
     Third-party aligners are sorted by name and precede the built-in aligner.
     """

@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 
 
 class AlignmentService:
-    """Measurement of the word times of recordings in a child process, one at a time.
+    """Service that measures the word times of recordings in a child process, one at a time.
 
     Thread: event loop.
     """
@@ -38,7 +38,7 @@ class AlignmentService:
     async def align(
         self, samples: NDArray[np.float32], text: str, language: str | None
     ) -> tuple[TimedWords, str] | None:
-        """Return the times of the words in a recording, and the name of the aligner.
+        """Return the words of a recording with their times, and the name of the aligner.
 
         The result is None if no aligner supports the text, or if too many recordings are waiting.
 

@@ -27,7 +27,7 @@ class Aligned:
 
 
 def align(samples: NDArray[np.float32], rate: int, text: str, language: str | None) -> Aligned:
-    """Align a recording with the installed aligners, in order, until one returns a result.
+    """Align a recording with each installed aligner in order, until one returns a result.
 
     The returned `Aligned` object also has the errors of the aligners that failed.
 

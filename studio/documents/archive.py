@@ -36,7 +36,7 @@ _DAMAGES = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotI
 
 
 class Archive:
-    """Read access to the files in a ZIP-based document (EPUB or DOCX).
+    """Reader for the files in a ZIP-based document (EPUB or DOCX).
 
     Raises (every method):
         UnreadableError: The document is damaged, encrypted or exceeds a limit.
@@ -63,7 +63,8 @@ class Archive:
     def find(self, name: str) -> str | None:
         """Return the exact name of an archive entry, or None if there is no such entry.
 
-        Upper and lower case, the Unicode normalization form, the direction of slashes and a query string are ignored.
+        The search ignores upper and lower case, the Unicode normalization form, the direction of slashes, and a query
+        string.
         """
         for each in (name, _folded(name), _folded(name.partition("?")[0])):
             if each in self._names:
@@ -76,7 +77,7 @@ class Archive:
         Call this method before the entries are parsed.
 
         Returns:
-            Sample of the bytes of all entries that are not UTF-8. It is used to detect their character encoding.
+            Sample of the bytes of all entries that are not UTF-8, for the detection of their character encoding.
         """
         entries = [self._zip.getinfo(name) for name in dict.fromkeys(names)]
         if sum(entry.file_size for entry in entries) > MAX_TOTAL_MARKUP_BYTES:
@@ -133,7 +134,7 @@ class Archive:
 
 
 def resolve_reference(name: str, reference: str) -> tuple[str, str]:
-    """Resolve a relative link to the name of the target file and the anchor in that file.
+    """Resolve a relative link to a pair: the name of the target file, and the anchor in it.
 
     `name` is the archive entry that contains the link `reference`.
     """

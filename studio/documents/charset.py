@@ -1,6 +1,6 @@
 """Detection of a text file's character encoding, based on chardet.
 
-If the result is uncertain, the possible encodings are returned as well.
+If the detection is uncertain, all possible encodings are returned.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _MARKS = " \r\n.,!?\u3001\u3002\uff0c\uff01\uff1f"
 
 @dataclass(slots=True)
 class Decoded:
-    """Decoded text file.
+    """Decoded text of a file, with its character encoding.
 
     ``candidates`` lists the possible encodings, starting with `encoding`. It is empty if the encoding is certain.
     """
@@ -116,7 +116,7 @@ def decode(data: bytes, encoding: str | None = None, *, likely: str | None = Non
 
 
 def sample(data: bytes) -> bytes:
-    """Return up to `SAMPLE_BYTES` of a text for the detection of its character encoding.
+    """Return up to `SAMPLE_BYTES` bytes of a text, to detect its character encoding.
 
     Long ASCII sections are removed, because they are equal in most encodings.
     """

@@ -50,7 +50,7 @@ _WIDE = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]")
 
 @dataclass(slots=True)
 class Line:
-    """Text of one speaker, with start and end times in seconds.
+    """Spoken text of one person in a subtitle file, with start and end times in seconds.
 
     `name` is the name of the speaker, or None if it is unknown.
     """
@@ -65,7 +65,8 @@ class Line:
 class Dialogue:
     """Spoken lines of a subtitle file, and the texts that were omitted.
 
-    `sounds` are the omitted texts in brackets. `repeated` are omitted rows that a previous cue already contained.
+    `sounds` are omitted texts in brackets, such as descriptions of noises. `repeated` are omitted rows that a previous
+    cue already contained.
     """
 
     lines: list[Line] = field(default_factory=list)
@@ -206,7 +207,7 @@ def _sounds(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def join_rows(text: str) -> str:
-    """Join the rows of a text to one line, and remove the hyphens of divided words.
+    """Join the rows of a text into one line, and remove the hyphens of divided words.
 
     Rows are joined with a space, except after Chinese or Japanese characters.
     """

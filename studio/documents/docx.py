@@ -1,6 +1,6 @@
 """DOCX reader that returns the text of a document in the order in which Word shows it.
 
-All WordprocessingML elements are read except those that Word does not show. Therefore, text in unknown containers is
+All WordprocessingML elements are read, except those that Word does not show. Therefore, text in unknown containers is
 not lost. The text includes tracked insertions, and automatic numbers of lists and headings. It does not include tracked
 deletions. Footnotes and endnotes become a separate chapter.
 """
@@ -75,8 +75,7 @@ class _Open:
 def main_document(archive: Archive) -> tuple[str, etree._Element] | None:
     """Return the name and the XML root of the document's main part.
 
-    Returns:
-        None if the archive is not a DOCX file.
+    The result is None if the archive is not a DOCX file.
 
     Raises:
         UnreadableError: The document is damaged.

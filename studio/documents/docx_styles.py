@@ -75,14 +75,20 @@ def child(element: etree._Element | None, *path: str) -> etree._Element | None:
 
 
 def attribute(element: etree._Element | None, name: str = "val") -> str:
-    """Return the value of a WordprocessingML attribute, or an empty string."""
+    """Return the value of a WordprocessingML attribute.
+
+    The result is an empty string if the element or the attribute does not exist.
+    """
     if element is None:
         return ""
     return element.get(_W + name) or element.get(_W_STRICT + name) or ""
 
 
 def value(element: etree._Element | None, *path: str) -> str:
-    """Return the attribute ``w:val`` of the element at a path, or an empty string."""
+    """Return the attribute ``w:val`` of the element at a path of child names.
+
+    The result is an empty string if the element or the attribute does not exist.
+    """
     return attribute(child(element, *path))
 
 
@@ -92,15 +98,15 @@ def number(text: str) -> int | None:
 
 
 def is_on(element: etree._Element | None) -> bool | None:
-    """Return the state of a toggle such as ``w:vanish``, or None if it is not set."""
+    """Return the state of a toggle property such as ``w:vanish``, or None if it is not set."""
     return None if element is None else attribute(element) not in {"0", "false", "off"}
 
 
 def fonts_of(properties: etree._Element | None) -> dict[str, str]:
-    """Return the fonts that run or style properties set, by the keys "ascii" and "hAnsi".
+    """Return the fonts that run or style properties set.
 
-    "ascii" is the font of ASCII characters, and "hAnsi" that of other characters. The font is an empty string if it is
-    defined by the theme of the document.
+    The key "ascii" has the font of ASCII characters, and "hAnsi" that of other characters. The font is an empty string
+    if it is defined by the theme of the document.
     """
     element = child(properties, "w:rFonts")
     return {
@@ -115,7 +121,7 @@ class Style:
     """Paragraph style, including the properties that it inherits.
 
     `level` is the outline level, or None for body text. `script` is "superscript", "subscript" or an empty string.
-    `fonts` are font names by the keys "ascii" and "hAnsi".
+    `fonts` has the font of ASCII characters ("ascii") and that of other characters ("hAnsi").
     """
 
     level: int | None = None
@@ -131,7 +137,7 @@ class Style:
 
 
 class Styles:
-    """Styles of a DOCX document, selected by id."""
+    """Collection of the styles of a DOCX document, selected by id."""
 
     def __init__(self, root: etree._Element | None) -> None:
         found = [element for element in root if tag_of(element) == "w:style"] if root is not None else []

@@ -1,4 +1,4 @@
-"""Conversion of characters in DOCX symbol fonts to Unicode.
+"""Conversion of characters in the symbol fonts of a DOCX file to Unicode.
 
 Word stores a character of a symbol font as U+F000 plus its code. Other programs store it as an ASCII character. Both
 forms are converted to the same Unicode character, as in pandoc and LibreOffice.

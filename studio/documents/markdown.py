@@ -30,9 +30,9 @@ _TABLE_RULE = re.compile(r"[\s|:-]*")  # Delimiter row between the header and th
 
 
 def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
-    """Remove the front matter (YAML or TOML) from a Markdown text.
+    """Split a Markdown text into its content and the title in its front matter.
 
-    Settings in the front matter other than the title are counted in `left_out`.
+    The front matter is YAML or TOML. Its other settings are counted in `left_out`.
 
     Returns:
         The text without front matter, and the title (an empty string if it is missing).
@@ -61,7 +61,10 @@ def _title(rows: str, *, is_toml: bool) -> str:
 
 
 def markdown_chapters(text: str, left_out: LeftOut) -> list[Chapter]:
-    """Split a Markdown text into chapters at headings, and count the omitted content."""
+    """Split a Markdown text into chapters at its headings.
+
+    Omitted content is counted in `left_out`.
+    """
     lines = text.split("\n")
     leaves = read_blocks(text).leaves
     _apply_choice(lines, leaves, left_out)

@@ -86,7 +86,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return a key that is equal for the running titles of all pages.
+        """Return a key to find running titles, which are equal on several pages.
 
         The key consists of the text with placeholders for numbers, and the rounded height on the page.
         """
@@ -102,7 +102,7 @@ class Row:
 
 @dataclass(slots=True)
 class PageRows:
-    """Collector for the text rows of one PDF page."""
+    """Collector of the text rows of one PDF page."""
 
     rows: list[Row] = field(default_factory=list)
     unmapped: int = 0  # Number of glyphs that the file does not map to a character.

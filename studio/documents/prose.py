@@ -84,7 +84,7 @@ def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
 
 
 def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
-    """Remove captions and list numbers from plain text if the user has excluded them.
+    """Remove captions and list numbers from plain text if the user does not want to hear them.
 
     `left_out` has the user's choice, and counts the removed texts.
     """

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Turns:
-    """Fair queue that grants job slots to waiting clients in round-robin order.
+    """Fair queue that lets the waiting clients run jobs in turn.
 
     Thread: event loop.
 
@@ -44,7 +44,7 @@ class Turns:
 
     @asynccontextmanager
     async def place(self, client: str) -> AsyncIterator[None]:
-        """Context manager that reserves a place in the queue before the job's data is received.
+        """Reserve a place in the queue for a job while the context is open.
 
         Raises:
             RateLimited: The client has the maximum number of jobs.
@@ -64,7 +64,7 @@ class Turns:
 
     @asynccontextmanager
     async def slot(self, client: str) -> AsyncIterator[None]:
-        """Context manager that waits for a free job slot on entry and releases the slot on exit."""
+        """Wait for a free job slot, and release the slot on exit."""
         if self._free:
             self._free -= 1
         else:

@@ -34,7 +34,7 @@ PAGE_END = "\f"
 
 @dataclass(slots=True)
 class Times:
-    """Start and end of a subtitle paragraph in seconds, and the name of its speaker."""
+    """Start and end times of a subtitle paragraph in seconds, and the name of its speaker."""
 
     start: float
     end: float

@@ -1,4 +1,4 @@
-"""Data classes of document reading, size limits, and reasons for rejecting a document."""
+"""Data classes of document reading, limits on sizes, and reasons to reject a document."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class UnreadableError(Exception):
 class Chapter:
     """Chapter of a document: a title and consecutive paragraphs.
 
-    ``title`` is empty if the chapter has no title. The first paragraph may be the heading. ``is_notes`` is True for the
-    chapter with all footnotes and endnotes.
+    ``title`` is empty if the chapter has no title. The first paragraph may be the chapter's heading. ``is_notes`` is
+    True for the chapter with all footnotes and endnotes.
     """
 
     title: str
@@ -130,7 +130,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """The user's choice of the kinds of content that are read aloud, for all document formats.
+    """User's choice of the kinds of content that are read aloud, for all document formats.
 
     A kind is omitted from the text if its field is False.
     """
@@ -157,7 +157,7 @@ class LeftOut:
         self._examples: defaultdict[str, list[str]] = defaultdict(list)
 
     def add(self, code: str, example: str | None = None, *, count: int = 1) -> None:
-        """Count omitted content of a document, and remember an example for the user.
+        """Count omitted content of a document, and store an example of it for the user.
 
         Args:
             code: Kind of the omitted content, a key of `LEFT_OUT`.
@@ -200,7 +200,7 @@ class LeftOut:
 
 
 def cut_level(levels: Iterable[int]) -> int:
-    """Return the heading level that divides a document into chapters.
+    """Return the heading level at which a document is divided into chapters.
 
     This is the highest level that has at least two headings. If no level has two headings, it is the highest level. The
     result is -1 if there are no headings.
@@ -223,14 +223,17 @@ def scripted(text: str, script: str) -> str:
 
 
 def paragraphs_of(text: str) -> Iterator[str]:
-    """Split a text at two or more consecutive line breaks into non-empty paragraphs."""
+    """Yield the paragraphs of a text, which are separated by at least two line breaks.
+
+    Empty paragraphs are omitted.
+    """
     yield from filter(None, map(spaced, _BREAKS.split(text)))
 
 
 def row_text(cells: list[str]) -> str:
-    """Join the cells of a table row to one text.
+    """Join the cells of a table row into one text.
 
-    A comma is added after each cell except the last, unless the cell ends with a punctuation mark.
+    A comma is added after each cell except the last one and cells that end with a punctuation mark.
     """
     *first, last = [cell for cell in cells if cell] or [""]
     return " ".join([*(cell if cell.endswith(_END_MARKS) else f"{cell}," for cell in first), last])

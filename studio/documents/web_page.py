@@ -1,6 +1,6 @@
 """Web page reader that extracts the article of a page with trafilatura.
 
-Menus and notices are not part of the article.
+Menus and other boilerplate text are not part of the article.
 """
 
 from __future__ import annotations

@@ -140,7 +140,10 @@ def body_of(markup: bytes, encoding: str | None = None) -> etree._Element:
 
 
 def decoded(markup: bytes, encoding: str | None = None) -> str:
-    """Decode a document by its byte order mark or declaration, or detect its encoding."""
+    """Decode an XHTML document by its byte order mark, as UTF-8, or by its declaration.
+
+    These are tried in this order. If all of them fail, `encoding` is used, or the encoding is detected if it is None.
+    """
     for mark, name in (  # The marks of UTF-32 begin with those of UTF-16.
         (codecs.BOM_UTF8, "utf-8-sig"),
         (codecs.BOM_UTF32_LE, "utf-32"),
