@@ -1,4 +1,4 @@
-"""Command-line entry point that starts the studio's web server and the runtime."""
+"""Command-line entry point that starts the studio's web server and the runtime process."""
 
 from __future__ import annotations
 

@@ -59,9 +59,8 @@ def build(
 ) -> FastAPI:
     """Create the ASGI application of the studio.
 
-    The routes are added before the page, because the page's mount at / handles all remaining paths.
-
-    Some of `runtime_settings` also apply to the studio.
+    The page is mounted last, because its mount at / handles all remaining paths. Some of `runtime_settings` also apply
+    to the studio.
     """
     runtime_settings = runtime_settings or Settings.from_env()
     key = runtime_settings.server.keys[0] if runtime_settings.server.keys else ""

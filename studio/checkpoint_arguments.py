@@ -22,7 +22,7 @@ def models_of(args: Sequence[str]) -> list[str]:
 
 
 def named_in(args: Sequence[str]) -> list[str]:
-    """Return the checkpoints that the option ``--model`` names in command-line arguments."""
+    """Return the values of the option ``--model`` in command-line arguments."""
     return values_of(args, "--model")
 
 
@@ -33,7 +33,7 @@ def values_of(args: Sequence[str], option: str) -> list[str]:
 
 
 def with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
-    """Return the runtime's arguments with `models` as the values of the option ``--model``."""
+    """Return a copy of the arguments in which the option ``--model`` has the values `models`."""
     return _without(args, "--model") + [word for model in models for word in ("--model", model)]
 
 
@@ -62,15 +62,16 @@ def _without(args: Sequence[str], option: str) -> list[str]:
 
 
 def reference_of(model: str) -> str:
-    """Return the folder or Hub id of a model argument such as ``MODE=REFERENCE``."""
+    """Return the folder or Hub id in a model argument such as ``MODE=REFERENCE``."""
     word, separator, rest = model.partition("=")
     return rest if separator and word in set(Mode) else model
 
 
 def missing_folder(args: Sequence[str]) -> CheckpointMissing | None:
-    """Return an error for the first checkpoint folder that does not exist, or None.
+    """Return an error for the first checkpoint folder that does not exist.
 
-    A reference that may be a Hub id is not checked here, because the runtime checks it.
+    The result is None if no folder is missing. A reference that may be a Hub id is not checked here, because the
+    runtime checks it.
     """
     for reference in map(reference_of, named_in(args)):
         if reference.startswith((".", "~", "/")) and not (path := Path(reference).expanduser()).is_dir():

@@ -1,4 +1,4 @@
-"""Main function of the studio, which runs its web server and its runtime."""
+"""Main function of the studio, which runs the web server and the runtime."""
 
 from __future__ import annotations
 

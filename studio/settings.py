@@ -77,7 +77,10 @@ class StoreSettings:
         return self.max_export_s if self.each() else None
 
     def each(self, env: Mapping[str, str] | None = None) -> bool:
-        """Return True if each visitor has a separate history of recordings."""
+        """Return True if each visitor has a separate history of recordings.
+
+        This depends on the settings and on the environment `env`.
+        """
         env = os.environ if env is None else env
         return self.visitors == "each" or (self.visitors == "auto" and bool(env.get("SPACE_ID")))
 

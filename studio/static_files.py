@@ -1,4 +1,4 @@
-"""ASGI application for static files of the page, with the studio's error responses."""
+"""ASGI application for the page's static files, with the studio's error responses."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class StoreService:
         ]
 
     def voice_routes(self, relay: Relay) -> list[Route]:
-        """Return the HTTP routes that use the voices which the runtime has stored.
+        """Return the HTTP routes that use voices stored in the runtime.
 
         `relay` is the proxy to the runtime.
         """
@@ -85,7 +85,7 @@ class StoreService:
 
     @asynccontextmanager
     async def running(self, relay: Relay | None = None) -> AsyncIterator[None]:
-        """Context manager that deletes expired items periodically, and closes the store on exit.
+        """Delete expired items periodically, and close the store on exit.
 
         If `relay` (the proxy to the runtime) is given, expired data in the runtime is deleted as well.
         """
@@ -140,9 +140,9 @@ class StoreService:
 
 
 def cookie_key(folder: Path) -> bytes:
-    """Return the secret key that signs cookies, and create its file at the first call.
+    """Return the secret key that signs cookies.
 
-    Studios that use the same folder share the key.
+    The first call creates the key's file in `folder`. Studios that use the same folder share the key.
 
     Raises:
         OSError: The key cannot be read or written.
@@ -161,7 +161,7 @@ def _date() -> float:
 
 
 class WallClock:
-    """Detector for jumps of the wall clock, so that a wrong clock does not expire stored data.
+    """Detector of jumps of the wall clock, so that a wrong clock does not expire stored data.
 
     After a jump, the clock is trusted again when two consecutive checks find no jump between them.
     """
@@ -172,7 +172,10 @@ class WallClock:
         self._apart = wall() - passed()  # Difference between wall-clock time and elapsed time in seconds.
 
     def jumped_s(self) -> float:
-        """Return the seconds by which the clock has jumped since the last check, or 0.0."""
+        """Return the seconds by which the clock has jumped since the last check.
+
+        The result is 0.0 if the clock has not jumped.
+        """
         before, self._apart = self._apart, self._wall() - self._passed()
         jump = self._apart - before
         return jump if abs(jump) > JUMP_S else 0.0

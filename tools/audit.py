@@ -1,8 +1,9 @@
-"""Audit locked packages for known vulnerabilities: `make audit`.
+"""Audit of the locked packages for known vulnerabilities: `make audit`.
 
 It can also be run as `python tools/audit.py PIP_AUDIT [LOCK …]`. pip-audit queries PyPI for each release, and reports
 no vulnerabilities for a release that is not on PyPI. Here, a release counts as audited only if PyPI has returned data
-for it. Exit status 1: there are vulnerabilities; 3: some releases, which the last line lists, could not be audited.
+for it. The exit status is 1 if there are vulnerabilities. It is 3 if some releases could not be audited, and the last
+line lists them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ OPTIONS = ("--no-deps", "--disable-pip", "--format", "json", "--progress-spinner
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pin:
-    """Package name and version that a lock file pins."""
+    """Name and version of a package that a lock file pins."""
 
     name: str
     version: str

@@ -1,4 +1,4 @@
-"""Choose the Python interpreter for a virtual environment.
+"""Choice of the Python interpreter for a virtual environment.
 
 `choose_python.py VENV [PYTHON]` prints the chosen interpreter, and `choose_python.py --all` prints every supported
 interpreter on PATH. The script runs under Python 3.7 or later because `python3` may be a version that Voicewright does

@@ -64,7 +64,7 @@ class Icu:
 
 
 def table(icu: Icu) -> str:
-    """Return the content of the table file.
+    """Return the content of the table of confusable characters.
 
     It has one line per character, with the character and the text that it looks like, separated by a tab.
     """

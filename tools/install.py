@@ -1,4 +1,4 @@
-"""Install requirements.lock and this repository into the current Python environment.
+"""Installer of requirements.lock and this repository into the current Python environment.
 
 Usage: `install.py [TORCH [TORCH_INDEX]]`. Without arguments, Linux without an NVIDIA GPU gets the CPU build of torch
 from PyTorch's own index, which saves more than 4 GB. Other machines get the build of pip's default index.
@@ -29,7 +29,7 @@ def has_nvidia_card() -> bool:
 
 
 def is_reachable(index: str) -> bool:
-    """Return True if a package index responds with its list of torch releases in time.
+    """Return True if a package index returns its list of torch releases in time.
 
     The timeout is `INDEX_TIMEOUT_S`.
     """
@@ -41,7 +41,7 @@ def is_reachable(index: str) -> bool:
 
 
 def is_installed(pin: str) -> bool:
-    """Return True if the pinned version of a package is installed, as any build.
+    """Return True if any build of a package's pinned version is installed.
 
     For example, 2.13.0+cpu is a build of torch==2.13.0.
     """

@@ -1,4 +1,4 @@
-"""Write the lock files with pinned dependencies.
+"""Generator of the lock files with pinned dependencies.
 
 requirements.lock is for running, and requirements-dev.lock for development. requirements-clients.lock has the
 third-party clients that tests/clients runs against the server. requirements-cluster.lock has the packages that the

@@ -71,10 +71,10 @@ def page(studio: ASGIApp) -> FastAPI:
 
 @contextmanager
 def without_stub_files() -> Iterator[None]:
-    """Context manager that keeps Gradio from writing a .pyi file for each component.
+    """Prevent Gradio from writing a .pyi file for each component while the context is open.
 
-    It hides the source files of components from `inspect.getfile`. The import of Gradio then takes 1.6 s instead of 2.8
-    s.
+    The source files of the components are hidden from `inspect.getfile`. The import of Gradio then takes 1.6 s instead
+    of 2.8 s.
     """
     getfile = inspect.getfile
 

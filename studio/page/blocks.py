@@ -12,7 +12,7 @@ from studio.actions import gradio_api
 
 
 def theme() -> gr.themes.Base:
-    """Return Gradio's base theme with system fonts, so that no other server is contacted."""
+    """Return Gradio's base theme with system fonts, so that no fonts are downloaded."""
     return gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
 
 

@@ -60,7 +60,7 @@ _VLQ = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 class Joined(NamedTuple):
-    """Concatenated text of several source files, and the paths of the files."""
+    """Text that joins several source files, and the paths of these files."""
 
     text: str
     sources: list[Path]
@@ -68,7 +68,7 @@ class Joined(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """File that is sent to the browser, with its compressed variants.
+    """File that joins several source files for the browser, with its compressed variants.
 
     `stamp` maps the source files of the bundle to their versions.
     """
@@ -86,7 +86,7 @@ class Bundle:
 
 
 class Bundles:
-    """Thread-safe cache of bundles, which are files that join several source files.
+    """Thread-safe cache of bundles (files that join several source files).
 
     A bundle is selected by its name. It is built again if a source file has changed.
     """
@@ -105,9 +105,9 @@ class Bundles:
         return [Route("/studio/bundle/{name}", self.respond, methods=["GET", "HEAD"])]
 
     def respond(self, request: Request) -> Response:
-        """Send a bundle (a joined file), or status 304 if the browser has the current version.
+        """Return the response with a bundle (a joined file).
 
-        Thread: worker thread.
+        The status is 304 if the browser has the current version. Thread: worker thread.
         """
         name = request.path_params["name"]
         if name not in self._makers:
@@ -141,14 +141,14 @@ class Bundles:
 
 
 def join_sheets() -> Joined:
-    """Join the style sheets of the page's frame, its components and its tabs."""
+    """Join the style sheets of the page, its components and its tabs."""
     names = [*SHELL_SHEETS, *PART_SHEETS, *(f"rooms/{room}" for room in ROOMS), *OVERRIDING_SHEETS]
     paths = [path for name in names if (path := ASSETS / "css" / f"{name}.css").exists()]
     return Joined("\n".join(path.read_text("utf-8") for path in paths), paths)
 
 
 def join_presets() -> Joined:
-    """Return JSON text with the voice presets, the languages and the words of style tags."""
+    """Return JSON text with the voice presets, the languages, and the words of style tags."""
     presets = Presets.load().as_json() | {"languages": languages(), "style_words": style_words.for_page()}
     sources = [*sorted(PRESETS.glob("*.toml")), Path(style_words.__file__)]
     return Joined(json.dumps(presets, ensure_ascii=False), sources)

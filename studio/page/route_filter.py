@@ -1,7 +1,7 @@
-"""Filter that rejects invalid requests to Gradio and MCP, and unnecessary routes.
+"""Filter that rejects unnecessary routes of Gradio and MCP, and invalid requests to them.
 
-The necessary routes are those of the page and the actions. Request bodies are validated here because Gradio and MCP
-respond to invalid bodies with a traceback.
+The page and the actions need only some of the routes. Request bodies are validated here because Gradio and MCP respond
+to invalid bodies with a traceback.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Function(NamedTuple):
     defaults: tuple[Any, ...] = ()
 
     def whole(self, data: Any) -> list[Any]:
-        """Return the arguments of a call, with default values for missing arguments.
+        """Return the arguments of a call to this function, with defaults for missing arguments.
 
         The defaults are added here because Gradio fails if an argument is missing.
 

@@ -36,7 +36,7 @@ class StartupPage:
         await self._current_app(scope, receive, send)
 
     async def serve_page(self, build: Callable[[], FastAPI]) -> None:
-        """Build the page in a thread, serve it, and run its lifespan until this task is cancelled.
+        """Build the page in a thread, and serve it until this task is cancelled.
 
         Raises:
             Exception: The exception of `build`; the studio then exits.

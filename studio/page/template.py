@@ -122,7 +122,10 @@ def _body(gradio: str) -> str:
 
 
 def markup() -> str:
-    """Return the HTML of the page's frame and of all its tabs (a tab is hidden until opened)."""
+    """Return the HTML of the page's frame and of all its tabs.
+
+    A tab is hidden until the user opens it.
+    """
     return _read("studio").replace("@rooms", "\n".join(_panel(room) for room in ROOMS))
 
 
@@ -136,7 +139,10 @@ def _read(name: str) -> str:
 
 
 class CompressedTemplate:
-    """ASGI middleware that compresses the page's HTML document (from 150 kB to about 21 kB)."""
+    """ASGI middleware that compresses the HTML document of the page.
+
+    The size is reduced from 150 kB to about 21 kB.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Shutdown of the proxy: waits until forwarded requests and WebSockets have finished.
+"""Shutdown of the proxy, which waits until open requests and WebSockets have finished.
 
 Thread: event loop.
 """
@@ -38,7 +38,7 @@ class Drain:
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Context manager that counts one request or WebSocket as open while it is forwarded."""
+        """Count one request or WebSocket as open while the context is open."""
         self._open += 1
         try:
             yield
@@ -66,7 +66,7 @@ class Drain:
         await self.rest(timeout_s, ends_idle=True)
 
     async def until_out(self) -> None:
-        """Wait until the shutdown closes all requests that are still open."""
+        """Wait until the shutdown requires that all open requests are closed."""
         await self._all_out.wait()
 
     async def until_closing(self, moved: Callable[[], float]) -> None:

@@ -181,7 +181,7 @@ class Relay:
         return await self._request(method, path, self._own_headers(connection), **content)
 
     async def send_as(self, owner: str, method: str, path: str) -> httpx.Response:
-        """Send a request of the studio to the runtime in the name of an owner of stored voices.
+        """Send a request to the runtime on behalf of an owner of stored voices.
 
         Raises:
             RuntimeUnavailable: The runtime does not respond.
@@ -252,7 +252,7 @@ class Relay:
 
 @dataclass(slots=True)
 class Traffic:
-    """Time of a WebSocket's last message, on the event loop's clock."""
+    """Record of the time of a WebSocket's last message, on the event loop's clock."""
 
     moved: float
 

@@ -1,7 +1,8 @@
 """HTTP transport to the runtime that closes each connection at the end of its request.
 
 httpcore leaks a connection if a request is cancelled while its connection is being opened. The runtime would then wait
-for the request's headers until a timeout. Therefore, each request tracks its connections until they are closed.
+for the request's headers until a timeout. Therefore, the connections of each request are recorded until they are
+closed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Upstream(httpx.AsyncHTTPTransport):
 
 @contextmanager
 def connections_closed() -> Iterator[None]:
-    """Context manager that closes all connections to the runtime that its block has opened."""
+    """On exit, close all connections to the runtime that were opened in the context."""
     opened: list[Opening] = []
     token = _opened.set(opened)
     try:

@@ -31,7 +31,7 @@ def document_routes(
 
     Args:
         client_of: Function that returns the client's name for the fair queue.
-        fetcher: Downloader of web pages, which tests replace.
+        fetcher: Downloader of web pages. Tests pass another downloader.
     """
     documents = DocumentService()
     pages = fetcher or Fetcher(field="url", redirects=MAX_REDIRECTS, seconds=WEB_PAGE_TIMEOUT_S)

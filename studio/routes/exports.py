@@ -23,9 +23,9 @@ MAX_BODY_BYTES = 3 * 2**20  # Maximum size of a request body in bytes: the clips
 class ExportRoutes(StoreRoutes):
     """HTTP routes that export stored recordings as files.
 
-    Thread: event loop. Worker threads create and read audio.
+    `export_workers` is a separate pool of threads, so that a long export does not delay other requests of the page.
 
-    `export_workers` is a separate pool of threads, so a long export does not delay the other requests of the page.
+    Thread: event loop. Worker threads create and read audio.
     """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, export_workers: WorkerPool) -> None:

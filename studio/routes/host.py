@@ -125,7 +125,7 @@ class HostRoutes:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return the data of the page's Host tab as JSON.
+        """Return the state of the runtime and the machine for the page's Host tab as JSON.
 
         The page requests it repeatedly.
         """
@@ -166,7 +166,7 @@ class HostRoutes:
         return Response(page, media_type=CONTENT_TYPE)
 
     async def load(self, request: Request) -> Response:
-        """Load other checkpoints in the runtime instead of the current checkpoints.
+        """Load the checkpoints in the request, which replace the current checkpoints.
 
         The request body is {"models": ["[mode=]PATH_OR_ID", …]}.
         """

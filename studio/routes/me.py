@@ -25,7 +25,7 @@ PLAIN: dict[str, Any] = {
 
 
 class MeRoutes(StoreRoutes):
-    """HTTP routes that return and change data of the current visitor.
+    """HTTP routes that return the current visitor's data and change the preferences.
 
     Thread: event loop.
     """

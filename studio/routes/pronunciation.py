@@ -26,9 +26,9 @@ class PronunciationRoutes(StoreRoutes):
         ]
 
     async def dictionary(self, request: Request) -> Response:
-        """Return all entries of the visitor's dictionary.
+        """Return all entries of the visitor's pronunciation dictionary.
 
-        It is empty for an unknown visitor.
+        The dictionary of an unknown visitor is empty.
         """
         owner = self._visitors.of(request).owner
         return json_response(EMPTY if owner is None else await self._workers(self._store.pronunciations.of, owner))

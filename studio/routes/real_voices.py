@@ -62,8 +62,8 @@ def feature(
 ) -> dict[str, Any]:
     """Return the data about checkpoints that the page needs before it is displayed.
 
-    The data states whether the small built-in checkpoint is loaded, and whether the visitor may change checkpoints. For
-    such a visitor, it includes the state of a download. If this state came later, the layout of the page would shift.
+    The data states whether the small built-in checkpoint is loaded, and whether the visitor may change checkpoints. If
+    so, it also has the state of a download. Without this state, the layout of the page would shift later.
     """
     models = models_of(runtime.args) if isinstance(runtime, ChildRuntime) else []
     can_download = isinstance(runtime, ChildRuntime) and is_host(request, settings)
@@ -167,7 +167,7 @@ def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
     Fields of each checkpoint: ``download`` is the number of bytes that are not on disk. ``common`` is the number of
     these bytes in files that several checkpoints use. ``bits`` lists the weight formats that the device supports, with
     their memory and estimated real-time factor (``rtf``). ``chosen`` is the recommended weight format. ``memory``,
-    ``rtf`` and ``fits`` are values for this format.
+    ``rtf`` and ``fits`` are the values for the recommended format.
     """
     measured = measured or dict.fromkeys(FACTS)
     known = {offer["id"]: offer for offer in measured.get("offers", [])}
@@ -211,7 +211,7 @@ def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
-    """Return the total memory of several checkpoints in bytes, or 0 if it is unknown.
+    """Return the total memory that several checkpoints need in bytes, or 0 if it is unknown.
 
     `bits` is a weight format. If it is empty or auto, the format that the plan recommends for each checkpoint is used.
     """

@@ -83,7 +83,7 @@ class StoreRoutes:
         self._workers = workers
 
     def table(self) -> RouteTable:
-        """Return the path, the HTTP method and the handler of each route."""
+        """Return a table with the path, the HTTP method and the handler of each route."""
         raise NotImplementedError
 
     def routes(self) -> list[Route]:
@@ -99,7 +99,7 @@ class StoreRoutes:
 
 
 def handle_errors(handler: Handler) -> Handler:
-    """Wrap a request handler so that errors are returned in the runtime's format.
+    """Wrap a request handler so that it returns errors in the format of the runtime.
 
     Requests from pages of other sites are refused.
     """

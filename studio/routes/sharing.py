@@ -1,7 +1,7 @@
 """Public links to takes (recordings of generated speech).
 
-Only the owner creates and revokes a link, and anyone may open it. The page behind a link is plain HTML without scripts
-and shows nothing about the owner. Search engines do not index it, and its URL is not sent as a referrer.
+Only the owner creates and deletes a link, and anyone may open it. The page of a link is plain HTML without scripts, and
+shows no data about the owner. Search engines do not index it, and its URL is not sent as a referrer.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ class SharingRoutes(StoreRoutes):
     # --- Routes of the owner.
 
     async def link(self, request: Request) -> Response:
-        """Return the public link to a recording as a path relative to the studio's URL, or null."""
+        """Return the path of the public link to a recording as JSON.
+
+        The path is relative to the studio's URL. It is null if the recording has no link.
+        """
         return json_response(_address(await self._workers(self._store.shares.token_of, *self._named(request))))
 
     async def begin(self, request: Request) -> Response:

@@ -112,9 +112,10 @@ class TakeRoutes(StoreRoutes):
         return json_response(await self._workers(add), 201)
 
     async def space(self, request: Request) -> Response:
-        """Return the number of recordings that the visitor has stored, and their size in bytes.
+        """Return the number of the visitor's recordings and their total size in bytes.
 
-        The response also has the storage limits, and how many recordings and bytes the route `free` can delete.
+        The response also has the storage limits, and the number and size of the recordings that the route `free` can
+        delete.
         """
         return json_response(await self._workers(self._store.takes.space, self._visitors.of(request).known))
 

@@ -182,8 +182,8 @@ def forward_response(response: httpx.Response) -> Response:
 def description(record: dict[str, Any], store: Store, owner: str) -> str:
     """Return the description from which the voice of a recording was designed.
 
-    If the recording has no description, that of the nearest recording from which it was made is returned. The result is
-    empty if there is no description.
+    If the recording has no description, the description of the nearest recording from which it was made is returned. If
+    there is none, the result is an empty string.
 
     Args:
         record: Metadata record of the recording.

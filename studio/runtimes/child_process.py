@@ -1,4 +1,4 @@
-"""Child processes of the runtime: the server on a free port, and the check of free memory."""
+"""Child processes of the runtime: the server on a free port, and a memory check."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ async def fits_alongside(command: Sequence[str]) -> bool:
 async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Process:
     """Start a Python module as a child process, which ends when this process ends.
 
-    `stdout` receives the output of the module. The stderr of the module, which has its log, is a pipe.
+    `stdout` is the target of the module's output. The module's stderr, which has its log, is a pipe.
     """
     path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
     return await asyncio.create_subprocess_exec(

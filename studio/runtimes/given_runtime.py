@@ -15,7 +15,7 @@ from studio.runtimes.supervisor import RuntimeState, Status
 
 
 class GivenRuntime:
-    """External runtime (not started by the studio), whose state is requested periodically."""
+    """External runtime, which the studio has not started and whose state it polls."""
 
     def __init__(self, url: str) -> None:
         self.url: str | None = url

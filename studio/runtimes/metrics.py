@@ -1,4 +1,4 @@
-"""Conversion of Prometheus metrics for the page's Host tab, and the supervisor's metrics."""
+"""Conversion of the runtime's Prometheus metrics, and the studio's own metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHARES = {"ttfa_p50_s": 0.5, "ttfa_p95_s": 0.95}
 
 
 def figures(page: str) -> dict[str, Any]:
-    """Parse the runtime's metrics, and return the values that the page shows.
+    """Parse the runtime's Prometheus metrics, and return the values that the page shows.
 
     A value is the sum over all labels. The result also has the memory in bytes by kind, and quantiles of the time to
     first audio in seconds. The quantiles are None if no audio has been generated.
@@ -68,7 +68,7 @@ class _Starts:
 
 
 def starts_page(starts: int, restarts: Mapping[str, int]) -> str:
-    """Return metrics in Prometheus format that count starts and restarts of the runtime.
+    """Return the numbers of starts and restarts of the runtime as Prometheus metrics.
 
     `restarts` has the number of restarts by reason.
     """

@@ -1,4 +1,4 @@
-"""Measurement of the studio's memory, including child processes, and of free memory.
+"""Measurement of free memory, and of the memory of the studio and its child processes.
 
 It is supported only on Linux.
 """

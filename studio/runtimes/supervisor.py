@@ -352,7 +352,7 @@ class ChildRuntime:
 
 
 def reason_of(code: int) -> str:
-    """Return a label for the exit status of the runtime in the metrics.
+    """Return a label for the exit status of the runtime, for use in the metrics.
 
     The label is a known reason, the name of a signal, or the exit status.
     """

@@ -155,7 +155,7 @@ class Database:
 
     @contextlib.contextmanager
     def writing(self, what: str) -> Iterator[sqlite3.Connection]:
-        """Context manager that runs its block in a transaction.
+        """Run the block of the ``with`` statement in a transaction.
 
         If a transaction is already open, the block becomes a part of it. `what` names the data in error messages.
 

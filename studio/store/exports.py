@@ -60,7 +60,7 @@ MIB = 2**20
 
 
 class ClipFields(Fields):
-    """Request field for a clip of an export: one stored recording or one silence.
+    """Request fields for a clip of an export: one stored recording or one silence.
 
     Consecutive clips with the same `line` form one file. They also form one subtitle, or several if the text is long.
     """
@@ -80,7 +80,7 @@ class ClipFields(Fields):
 
 
 class ChapterFields(Fields):
-    """Request field for a chapter of an export: its title and the index of its first clip."""
+    """Request fields for a chapter of an export: its title and the index of its first clip."""
 
     title: Annotated[Line, Field(max_length=120)] = ""
     first_clip: Annotated[int, Field(ge=0)]

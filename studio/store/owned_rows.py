@@ -1,4 +1,4 @@
-"""Database table in which each row has an owner and a JSON object.
+"""Database table whose rows have an owner and a JSON object.
 
 Deleted rows stay in a recycle bin for a time. Thread: any.
 """

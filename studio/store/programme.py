@@ -1,4 +1,4 @@
-"""Audio that joins recordings and pauses, with equal loudness and subtitles.
+"""Audio that joins recordings and pauses, with equal loudness of voices and subtitles.
 
 Samples are int16, mono, 24 kHz. The audio may last for hours, so it is read and returned in pieces.
 """

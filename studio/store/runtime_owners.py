@@ -1,7 +1,7 @@
 """Records of the visitors who have stored voices or dictionaries in the runtime.
 
 The runtime does not receive the addresses of visitors. Therefore, the studio limits the number of such visitors per
-address. It also deletes the runtime's data of visitors who have not returned for a long time. Thread: any.
+address. It also deletes the runtime's data of visitors whose last visit was a long time ago. Thread: any.
 """
 
 from __future__ import annotations

@@ -69,9 +69,9 @@ class Shares:
             connection.execute("DELETE FROM shares WHERE owner = ? AND take = ?", (owner, take_id))
 
     def record_of(self, token: str) -> dict[str, Any]:
-        """Return the metadata record of the recording to which a public link refers.
+        """Return the metadata record of a shared recording.
 
-        `token` is the token in the link.
+        `token` is the token in the public link.
 
         Raises:
             NotKept: The link does not exist or was deleted, or the recording was deleted.
@@ -79,9 +79,9 @@ class Shares:
         return self._takes.find(*self._meant(token))
 
     def pcm(self, token: str) -> tuple[dict[str, Any], bytes]:
-        """Return the metadata record and the samples of the recording to which a link refers.
+        """Return the metadata record and the samples of a shared recording.
 
-        The samples are s16le, 24 kHz, mono. `token` is the token in the link.
+        The samples are s16le, 24 kHz, mono. `token` is the token in the public link.
 
         Raises:
             NotKept: The link does not exist or was deleted, or the recording was deleted.

@@ -52,7 +52,7 @@ class SoundFiles:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Context manager that locks the audio folders while files are written.
+        """Lock the audio folders while the context is open, so that files can be written.
 
         Raises:
             StorageFailed: The disk is full or failed, or the folder is not writable.
@@ -98,7 +98,9 @@ class SoundFiles:
         return pcm
 
     def reference(self, sha256: str) -> bytes:
-        """Return the bytes of the reference recording of a voice, given its checksum.
+        """Return the bytes of a voice's reference recording.
+
+        `sha256` is the checksum of the recording.
 
         Raises:
             NotKept: The file is missing or damaged.

@@ -115,7 +115,7 @@ class Store:
             connection.execute("DELETE FROM shares WHERE take NOT IN (SELECT id FROM takes)")
 
     def left_owners(self) -> list[str]:
-        """Return the visitors who have not returned for a long time but have data in the runtime."""
+        """Return the owner names of visitors with data in the runtime and no recent visit."""
         return self.runtime_owners.left_before(time.time() - DAY_S * self.settings.visitor_days)
 
     def bytes(self) -> int:

@@ -1,7 +1,7 @@
 """Storage of takes (recordings of generated speech), each with a database row and a file.
 
-A take exists if its audio file exists. At the start, missing rows are created from files, and rows without a file are
-deleted. Therefore, a take is complete or missing even if the process is killed. Thread: any.
+A take exists if its audio file exists. At the start of the studio, missing rows are created from files, and rows
+without a file are deleted. Therefore, a take is complete or missing even if the process is killed. Thread: any.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class Takes:
         return self.move(owner, self._quota.oldest_removable(owner, count), into_bin=True)
 
     def move(self, owner: str, take_ids: Iterable[str], *, into_bin: bool) -> list[str]:
-        """Move recordings into the recycle bin or restore them, and return the ids of those moved."""
+        """Move recordings into the recycle bin or restore them, and return the moved ids."""
         return self._rows.mark_all(owner, take_ids, time.time() if into_bin else None, what="The change")
 
     def restore_bin(self, owner: str) -> list[str]:
@@ -256,7 +256,7 @@ class Takes:
         return record, self._files.pcm(take_id, record["sha256"])
 
     def reference(self, owner: str, take_id: str) -> bytes:
-        """Return the reference recording of a cloned voice that was used to generate a recording.
+        """Return the reference recording of the cloned voice that speaks in a recording.
 
         Raises:
             NotKept: The owner has no such recording, or it was made without a reference recording.
@@ -271,7 +271,8 @@ class Takes:
     def reconcile(self) -> None:
         """Make the database rows consistent with the audio files.
 
-        This is called at the start. Missing rows are created from the files, and rows without a file are deleted.
+        The studio calls this at its start. Missing rows are created from the files, and rows without a file are
+        deleted.
         """
         with self._files.writing():
             known = {take_id for (take_id,) in self._database.rows("SELECT id FROM takes")}
@@ -291,7 +292,7 @@ class Takes:
             log.warning("%d takes without an entry in the database were added again", adopted)
 
     def purge(self) -> None:
-        """Delete old recordings in the recycle bin, and recordings of visitors that have expired."""
+        """Delete old recordings in the recycle bin, and old recordings of visitors."""
         now = time.time()
         query = "SELECT id FROM takes WHERE deleted_at < ? OR (owner LIKE ? AND created_ms < ?)"
         old_ms = 1000 * (now - 86400 * self._settings.visitor_days)
@@ -400,7 +401,7 @@ def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int
 
 
 def searchable_text(record: dict[str, Any]) -> str:
-    """Return the normalized text of a recording in which searches look for words."""
+    """Return the normalized text of a recording, in which the search looks for words."""
     config = record["config"]
     texts = [record[name] for name in ("name", "text", "label", "voice", "language", "notes")]
     texts += [config.get(name) for name in ("instruct", "instructions", "voice_description")]

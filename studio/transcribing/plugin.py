@@ -25,7 +25,7 @@ HOW = (
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Text of a recording, and its language code such as ``en`` (None if it is unknown)."""
+    """Text of a recording, and its language code such as ``en`` (None if unknown)."""
 
     text: str
     language: str | None = None
@@ -90,9 +90,9 @@ class Choice:
         return f"Systran/faster-whisper-{self.model}" if self.model in MODEL_BYTES else None
 
     def load(self) -> Transcriber:
-        """Load and return the recogniser, which takes seconds and may download a model.
+        """Load and return the recogniser.
 
-        Exceptions of the recogniser propagate to the caller.
+        The call takes seconds, and may download a model. Exceptions of the recogniser propagate to the caller.
         """
         if self.model:
             from studio.transcribing.whisper import Whisper

@@ -28,7 +28,7 @@ AGAIN_S = 10.0
 
 
 class TranscriptionService:
-    """Transcription of recordings in a child process, one at a time.
+    """Service that transcribes recordings in a child process, one at a time.
 
     Thread: event loop.
     """
@@ -46,8 +46,8 @@ class TranscriptionService:
     def feature(self, *, is_host: bool) -> dict[str, object]:
         """Return the state of transcription for the page, as a JSON object.
 
-        For the operator of the studio (`is_host`), it includes the fields ``how`` and ``model``, which help to enable
-        transcription.
+        For the operator of the studio (`is_host`), it also has the reason why transcription is unavailable (``how``)
+        and the state of the model download (``model``).
         """
         how = self.choice.missing if is_host and self.choice.setting else None
         model = self.model.state() if is_host and self.choice.missing is None else None

@@ -49,7 +49,7 @@ RESTRICTED_PATHS = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/stu
 
 
 class Accounts:
-    """Assignment of each request to an account whose use is limited."""
+    """Assignment of requests to accounts, whose use is limited."""
 
     def __init__(
         self, visitors: Visitors, max_visitors_per_address: int, clock: Callable[[], float] = time.monotonic

@@ -26,7 +26,7 @@ MEMBER = "member"
 
 
 class SignIn:
-    """Routes with which a user signs in at an OpenID provider, and lookup of the user.
+    """Routes for sign-in at an OpenID provider, and lookup of the signed-in user.
 
     Thread: event loop.
     """
@@ -104,7 +104,7 @@ class SignIn:
         return answer
 
     async def come_back(self, request: Request) -> Response:
-        """Complete a sign-in when the OpenID provider redirects the browser back."""
+        """Complete a sign-in after the OpenID provider has redirected the browser to the studio."""
         from authlib.common.errors import AuthlibBaseError
         from joserfc.errors import JoseError
 

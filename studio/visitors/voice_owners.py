@@ -1,4 +1,4 @@
-"""Names under which the runtime stores the voices and dictionaries of each visitor."""
+"""Owner names under which the runtime stores each visitor's voices and dictionaries."""
 
 from __future__ import annotations
 
