@@ -15,15 +15,15 @@ import chardet
 from studio.documents.values import NO_DOCUMENT, OTHER_ENCODING, UnreadableError
 
 MAX_CANDIDATES = 6
-# Encodings are offered as alternatives if their confidence is at least this fraction of the best confidence.
+# Minimum confidence of an alternative encoding, as a fraction of the best confidence.
 UNCERTAIN_FROM = 0.95
-# Below this confidence, all encodings are offered. The text may have an unsupported encoding, such as EUC-TW.
+# Confidence below which all encodings are offered. The text may have an unsupported encoding, such as EUC-TW.
 LOW_CONFIDENCE = 0.15
 SAMPLE_BYTES = 2**16
 WEIGHED_CHARS = 4096
-# A text counts as damaged UTF-8 if it has at least this many valid non-ASCII characters per broken byte.
+# Minimum number of valid non-ASCII characters per broken byte, for a text to count as damaged UTF-8.
 UTF8_CHARS_PER_FAULT = 10
-# A file is not text if it has more than one control character per this many characters.
+# Minimum number of characters per control character, for a file to count as text.
 CHARS_PER_CONTROL = 100
 UTF16_SAMPLE_BYTES = 8192
 

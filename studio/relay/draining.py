@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# If the runtime outlives the studio, a WebSocket without data for this many seconds counts as idle.
+# Seconds without data after which a WebSocket counts as idle, if the runtime runs longer than the studio.
 AT_REST_S = 5.0
 _POLL_INTERVAL_S = 0.05  # Poll interval in seconds while requests are running.
 

@@ -52,7 +52,7 @@ ONE_HOP = {
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "x-forwarded-for",  # The account replaces it. The runtime trusts client addresses only from trusted proxies.
+    "x-forwarded-for",  # The visitor's account is sent instead. The runtime trusts addresses only from trusted proxies.
     "x-forwarded-host",
     "x-forwarded-proto",
 }

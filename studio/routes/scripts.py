@@ -59,7 +59,7 @@ class ScriptRoutes(StoreRoutes):
         keeper, script_id = self._visitors.of(request).keeper, request.path_params["id"]
         if not is_script_id(script_id):
             raise InvalidConfig(where="id", why="it must have 1 to 64 letters, digits, - or _", param="id")
-        # The body may have twice the size because escaped characters are longer.
+        # The request body may be twice as large as the stored script, because escaped characters are longer.
         pieces = await read_pieces(request, 2 * MAX_BYTES)
         return stored_json(await self._workers(self._put, *keeper, script_id, pieces))
 
