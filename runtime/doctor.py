@@ -12,7 +12,7 @@ from runtime.settings import EngineSettings
 
 GB = 10**9
 COLUMN_CHARS = 20
-BUSY_RATIO = 1.2  # A machine is reported as busy if a computation takes this many times as long as on an idle machine.
+BUSY_RATIO = 1.2  # Minimum slowdown of a computation at which the machine is reported as busy.
 MAX_LISTED = 12  # Maximum number of list items in one line. The option --json prints all items.
 
 

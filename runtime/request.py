@@ -83,7 +83,7 @@ class StopReason(StrEnum):
 class Guard(StrEnum):
     """Kind of faulty generation, such as repetition or silence, that was detected."""
 
-    BUDGET = "budget"  # The text cannot need this many frames.
+    BUDGET = "budget"  # More frames than the text can need.
     REPETITION = "repetition"  # The same few codes are repeated after the end of the text.
     SILENCE = "silence"  # No audible speech for several seconds after the end of the text.
     SHORT = "short"  # Too little audio for the text.

@@ -16,7 +16,7 @@ REPORT_INTERVAL_S = 1.0  # Interval between two reports of a replica.
 # A replica is removed after this time without a report. HAProxy detects failures much earlier.
 REPORT_TIMEOUT_S = 5.0
 DRAIN_TIMEOUT_S = 5.0  # Timeout until all ingresses have stopped sending requests to a draining replica.
-INGRESS_TIMEOUT_S = 3.0  # An ingress that has not read the directory for this long is ignored.
+INGRESS_TIMEOUT_S = 3.0  # An ingress is ignored if its last read is older.
 
 
 class Directory:

@@ -21,7 +21,7 @@ from runtime.markdown.reading import Kind, Leaf, read_blocks, spoken_row
 # the next line is parsed as the start of a text. Only lists with deep nesting need more lines.
 MAX_CONTEXT_LINES = 64
 MAX_PREFIX_CHARS = 256  # A longer line that is not recognised as a paragraph is held back until it is complete.
-# Maximum number of context lines in a code block. Code after the end of the context would be spoken.
+# Maximum number of earlier lines for a line in a code block. Longer code would be spoken after this number of lines.
 MAX_FENCED_LINES = 256
 
 # Start of a line that later characters may turn into a rule, an underline, a list item, a fence or a definition.

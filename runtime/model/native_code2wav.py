@@ -74,7 +74,7 @@ class NativeCode2Wav:
         )
         return output
 
-    # --- The words of the structures in code2wav.cpp. `Any`, because torch's types do not describe a list's modules.
+    # --- Fields of the structures in code2wav.cpp. Torch's types do not describe a list's modules, so `Any` is used.
 
     def _plan(self, network: Any) -> Tensor:
         """Return the words of a `Network` structure."""

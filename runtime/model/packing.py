@@ -97,7 +97,7 @@ def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNet
         pasts: State memory of each causal convolution, by the convolution's slot.
     """
     packer = _Packer(dtype, pasts)
-    network: Any = code2wav  # `Any`, because torch's types do not describe the elements of a ModuleList.
+    network: Any = code2wav  # Torch's types do not describe the elements of a ModuleList.
     config, transformer = code2wav.config, network.pre_transformer
     entry, bias = _taps(network.pre_conv.conv)
     inner = transformer.input_proj.weight.double()

@@ -154,7 +154,7 @@ def _fill(
         places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
     mapped = {}
-    if device.type == "cpu":  # Use the mapped file without a copy, because `done` copies weights.
+    if device.type == "cpu":  # Use the mapped file without a copy, because `done` usually copies weights.
         mapped = {place.target.rpartition(".")[2]: tensor(key) for key, place in places.items() if place.rows is None}
         mapped = {name: stored for name, stored in mapped.items() if stored.dtype is dtype}
         module.load_state_dict(mapped, strict=False, assign=True)
@@ -163,7 +163,7 @@ def _fill(
         if (name := place.target.rpartition(".")[2]) in allocated:
             (allocated[name] if place.rows is None else allocated[name][place.rows]).copy_(tensor(key))
     done(module)
-    for name, stored in mapped.items():  # Copy what is still mapped, because a mapped file must not change.
+    for name, stored in mapped.items():  # Copy all tensors that are still mapped, because the file may change.
         if (parameter := getattr(module, name)).data_ptr() == stored.data_ptr():
             parameter.data = parameter.data.clone()
 

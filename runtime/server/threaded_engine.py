@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 
 Command = Callable[[int], None]  # Function that calls an engine's method with the engine's ticket.
 
-# Validating an invalid request costs a client nothing. If refusals use more than this fraction of a core (after this
-# burst), they are delayed, which also delays the client's next request.
+# Maximum fraction of a core for the validation of refused requests, after a burst. Above this fraction, refusals are
+# delayed, which also delays the client's next request.
 _MAX_REFUSED_SHARE = 0.1
 _BURST_S = 0.002
 _MAX_DELAY_S = 1.0

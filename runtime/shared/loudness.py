@@ -147,7 +147,7 @@ def _limited_gains(samples: NDArray[np.int16], gain: float, ceiling: float) -> N
 
     Shapes: [N] -> [blocks].
     """
-    ceiling -= 2 / 32768  # Rounding to 16 bits may raise a peak by up to this much.
+    ceiling -= 2 / 32768  # Rounding to 16 bits may raise a peak by this amount.
     gains = np.full(_blocks(samples), gain)
     # The changing gain of the first pass may raise a peak between two samples. The second pass removes this peak.
     for _ in range(2):

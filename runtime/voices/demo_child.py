@@ -19,8 +19,8 @@ from pathlib import Path
 
 from runtime.shared.system import confine
 
-MEMORY_BYTES = 512 * 2**20  # Address space beyond what the imported libraries use.
-CPU_S = 5  # CPU time beyond what the imports use.
+MEMORY_BYTES = 512 * 2**20  # Maximum address space in addition to that of the imports.
+CPU_S = 5  # Maximum CPU time in addition to that of the imports.
 NOT_OF_THE_DEMO = "it is no voice of the official Qwen3-TTS demo"
 
 

@@ -29,7 +29,7 @@ OTHER_VERSION = f"its version is not {' or '.join(VERSIONS)}"
 # Voices are written in the first version that supports their content, so that older programs can read them.
 TAGS_VERSION = "2"  # First version with tags.
 PROMPT_ONLY_VERSION = "3"  # Version for voices that have one prompt instead of a recording.
-IMPORTED_FINGERPRINT = "imported"  # Placeholder for the unknown fingerprint of such a prompt.
+IMPORTED_FINGERPRINT = "imported"  # Placeholder for an unknown checkpoint of a prompt.
 
 MAX_BYTES = 16 * 2**20
 MAX_HEADER_BYTES = 256 * 2**10

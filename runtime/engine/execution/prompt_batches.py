@@ -22,7 +22,7 @@ from torch import Tensor
 
 PROMPT_BATCH_SIZES = (1, 2, 4, 8)  # Numbers of prompts, and of first frames, per launch.
 CHUNK_POSITIONS = (16, 32, 64, 128, 256, 512)  # Padded lengths of chunks that are not divided into pieces.
-MAX_UNDIVIDED_POSITIONS = 128  # Maximum total positions, in one launch, of chunks that are not divided.
+MAX_UNDIVIDED_POSITIONS = 128  # Maximum positions per launch for chunks that are not divided.
 PIECE_POSITIONS = 16
 # Total positions per launch. There is one graph for each number.
 POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)

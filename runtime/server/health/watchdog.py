@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 0.2  # Short enough to report a failed engine to the clients within a second.
 CANARY_RETRY_DELAY_S = 1.0
-# A step may take this many times as long as the longest step so far. Large checkpoints are slow on a CPU.
+# Maximum duration of a step relative to the longest step so far. Large checkpoints are slow on a CPU.
 MAX_STEP_RATIO = 5
 
 

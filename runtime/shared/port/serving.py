@@ -192,7 +192,7 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **kwargs: Any) ->
         proxy_headers=False,  # Otherwise, uvicorn would trust all entries of the proxy headers.
         http=cast(Any, partial(HttpConnection, header_s=server.header_s, waiting=waiting, shares=shares)),
         ws=cast(Any, partial(WebSocketConnection, shares=shares)),
-        # This is twice the limit, so that a message slightly above the limit gets an error message and no disconnect.
+        # The size limit is doubled, so that a message slightly above the limit gets an error message and no disconnect.
         ws_max_size=2 * settings.limits.max_config_bytes,
         ws_ping_interval=server.ping_s,
         ws_ping_timeout=server.ping_s,
