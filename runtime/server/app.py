@@ -92,7 +92,7 @@ def create_app(host: Host) -> FastAPI:
     app.add_middleware(RequestIds)  # The last middleware added is the outermost.
 
     @app.api_route("/health", methods=GET)
-    @documented(answer=Health, refusals=UNREADY, is_open=True)
+    @documented(response=Health, refusals=UNREADY, is_open=True)
     async def health() -> JSONResponse:
         """Return "ok" if the engine is alive or its checkpoints are loading, otherwise an error."""
         if host.is_dead and host.problem is not None:
@@ -100,7 +100,7 @@ def create_app(host: Host) -> FastAPI:
         return JSONResponse({"status": "ok"})
 
     @app.api_route("/ready", methods=GET)
-    @documented(answer=Ready, refusals=UNREADY, is_open=True)
+    @documented(response=Ready, refusals=UNREADY, is_open=True)
     async def ready() -> JSONResponse:
         """Return the engine's load, or an error (with progress) while the engine is not ready."""
         if host.problem is not None:
@@ -112,14 +112,14 @@ def create_app(host: Host) -> FastAPI:
         return JSONResponse({"status": "ready", **figures, "ports": host.ports})
 
     @app.api_route("/metrics", methods=GET)
-    @documented(sound=(metrics.CONTENT_TYPE.partition(";")[0],))
+    @documented(binary_types=(metrics.CONTENT_TYPE.partition(";")[0],))
     async def prometheus() -> Response:
         """Return all metrics in the Prometheus text format."""
         load = host.engine.load() if host.problem is None else None
         return Response(host.metrics.page(load), media_type=metrics.CONTENT_TYPE)
 
     @app.api_route("/v1/models", methods=GET)
-    @documented(answer=ModelList | list[ElevenLabsModel])
+    @documented(response=ModelList | list[ElevenLabsModel])
     async def models(request: Request) -> Any:
         """List the checkpoints in OpenAI's format, or in ElevenLabs' format with `xi-api-key`."""
         cards = host.engine.cards if host.problem is None else ()
@@ -128,14 +128,14 @@ def create_app(host: Host) -> FastAPI:
         return {"object": "list", "data": [model_entry(card) for card in cards]}
 
     @app.post("/v1/session_ticket")
-    @documented(answer=Ticket)
+    @documented(response=Ticket)
     async def session_ticket() -> JSONResponse:
         """Return a short-lived ticket that replaces the API key in the URL of one WebSocket."""
         body = {"ticket": tickets.issue(), "expires_in_s": tickets.ticket_s}
         return JSONResponse(body, headers={"Cache-Control": "no-store"})
 
     @app.api_route("/v1/audio/speech/stream/schema", methods=GET)
-    @documented(answer=dict[str, Any])
+    @documented(response=dict[str, Any])
     async def stream_schema() -> dict[str, Any]:
         """Return the JSON schema of all messages in the native WebSocket protocol."""
         return protocol_page.schema()

@@ -60,23 +60,23 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def _native(host: Host, websocket: WebSocket, session_id: str) -> Session:
-    return Session(**shared(host, websocket), session_id=session_id, server=package_version())
+    return Session(**session_arguments(host, websocket), session_id=session_id, server=package_version())
 
 
 def _omni(host: Host, websocket: WebSocket) -> OmniSession:
     return OmniSession(
-        **shared(host, websocket),
+        **session_arguments(host, websocket),
         open_encoder=lambda response_format, speed: Encoder(response_format, speed=speed, whole=True),
     )
 
 
 def _cartesia(host: Host, websocket: WebSocket, session_id: str) -> CartesiaSession:
     return CartesiaSession(
-        **shared(host, websocket), session_id=session_id, expiry_s=host.settings.server.cartesia_expiry_s
+        **session_arguments(host, websocket), session_id=session_id, expiry_s=host.settings.server.cartesia_expiry_s
     )
 
 
-def shared(host: Host, socket: Socket) -> dict[str, Any]:
+def session_arguments(host: Host, socket: Socket) -> dict[str, Any]:
     """Return the constructor arguments that all session classes have in common.
 
     Args:

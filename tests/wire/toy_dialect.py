@@ -15,7 +15,7 @@ from runtime.server.engine_host import Host
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.utterance import GrowingText, Utterance
 from runtime.server.voices.voice_resolver import ResolvedVoice
-from runtime.server.websocket_routes import shared, speak
+from runtime.server.websocket_routes import session_arguments, speak
 from runtime.server.wire import Name, StrictFields, Text, checked
 
 PAUSE_S = 0.3
@@ -60,7 +60,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
     def _on_event(self, utterance: Utterance[ToyMessage], event: SpeechEvent) -> None:
         match event:
             case AudioChunk(pcm=pcm):
-                self._send_sound(utterance, pcm)
+                self._send_pcm(utterance, pcm)
             case Finished(stop_reason=reason):
                 self.send_queue.add_message({"done": reason.value, "samples": utterance.samples})
             case Broken(error=error):
@@ -77,4 +77,4 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.websocket("/toy")
     async def toy(websocket: WebSocket) -> None:
         await websocket.accept()
-        await speak(websocket, host, ToyDialect(**shared(host, websocket)), name="toy", session_id="toy")
+        await speak(websocket, host, ToyDialect(**session_arguments(host, websocket)), name="toy", session_id="toy")

@@ -15,7 +15,7 @@ from runtime.shared.word_times import TimedWords
 _PARTIAL_STATUS = 206  # Status code of all messages except errors.
 
 
-def sound(data: bytes, step_ms: float) -> dict[str, Any]:
+def audio_fields(data: bytes, step_ms: float) -> dict[str, Any]:
     """Return a message with base64 audio, for WebSockets and server-sent events."""
     return {
         "type": "chunk",
@@ -26,7 +26,7 @@ def sound(data: bytes, step_ms: float) -> dict[str, Any]:
     }
 
 
-def timed(times: TimedWords) -> dict[str, Any]:
+def word_times_fields(times: TimedWords) -> dict[str, Any]:
     """Return a message with estimated word times."""
     return {
         "type": "timestamps",
@@ -37,7 +37,7 @@ def timed(times: TimedWords) -> dict[str, Any]:
     }
 
 
-def end(notes: Sequence[str] = ()) -> dict[str, Any]:
+def done_fields(notes: Sequence[str] = ()) -> dict[str, Any]:
     """Return the last message of a context.
 
     Args:
@@ -47,11 +47,11 @@ def end(notes: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def chunk(context: Context, data: bytes, step_ms: float) -> Reply:
-    return {**sound(data, step_ms), "context_id": context.name, "flush_id": context.head.flush_id}
+    return {**audio_fields(data, step_ms), "context_id": context.name, "flush_id": context.head.flush_id}
 
 
 def timestamps(context: Context, times: TimedWords) -> Reply:
-    return {**timed(times), "context_id": context.name}
+    return {**word_times_fields(times), "context_id": context.name}
 
 
 def flush_done(name: str, flush_id: int) -> Reply:
@@ -66,7 +66,7 @@ def flush_done(name: str, flush_id: int) -> Reply:
 
 
 def done(name: str, notes: Sequence[str] = ()) -> Reply:
-    return {**end(notes), "context_id": name}
+    return {**done_fields(notes), "context_id": name}
 
 
 def error(problem: SpeechError, name: str | None, session_id: str) -> Reply:

@@ -23,7 +23,7 @@ from runtime.server.engine_host import Host
 from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import DICTIONARIES, documented
 from runtime.server.pronunciations.routes import CREATING, dictionaries_of
-from runtime.server.text.pronunciations import line
+from runtime.server.text.pronunciations import line_validator
 from runtime.server.wire import Name, Reply, StrictFields, Text, checked
 
 GET = ["GET", "HEAD"]
@@ -42,8 +42,8 @@ def _no_phonemes(alias: str) -> str:
 class Item(StrictFields):
     """Item of a pronunciation dictionary: a word, and the text that is spoken instead."""
 
-    text: Annotated[Text, AfterValidator(line(MAX_WORD_CHARS))]
-    alias: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS)), AfterValidator(_no_phonemes)]
+    text: Annotated[Text, AfterValidator(line_validator(MAX_WORD_CHARS))]
+    alias: Annotated[Text, AfterValidator(line_validator(MAX_REPLACEMENT_CHARS)), AfterValidator(_no_phonemes)]
     case_sensitive: bool | None = None
 
     def as_word(self) -> Word:
@@ -79,7 +79,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(PATH, methods=GET)
     @app.api_route(PATH + "/", methods=GET)
     @documented(
-        answer=CartesiaDictionaryPage,
+        response=CartesiaDictionaryPage,
         refusals=frozenset({InvalidConfig}),
         refused_as=CartesiaError,
         parameters=PARAMETERS,
@@ -97,7 +97,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @documented(
         body=NewDict,
         example={"name": "Our names", "items": [{"text": "Nguyen", "alias": "Win"}]},
-        answer=CartesiaDictionary,
+        response=CartesiaDictionary,
         refusals=CREATING,
         refused_as=CartesiaError,
     )
@@ -108,13 +108,13 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return _entry(await host.run_in_worker(dictionaries_of(host, request).add, body.name, entries))
 
     @app.api_route(ONE, methods=GET)
-    @documented(answer=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}), refused_as=CartesiaError)
+    @documented(response=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}), refused_as=CartesiaError)
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
         """Return one pronunciation dictionary with its items."""
         return _entry(await host.run_in_worker(dictionaries_of(host, request).get, dictionary_id))
 
     @app.patch(ONE)
-    @documented(body=ChangedDict, answer=CartesiaDictionary, refusals=DICTIONARIES, refused_as=CartesiaError)
+    @documented(body=ChangedDict, response=CartesiaDictionary, refusals=DICTIONARIES, refused_as=CartesiaError)
     async def change(request: Request, dictionary_id: str) -> Reply:
         """Change the name or the items of a pronunciation dictionary."""
         body = checked(ChangedDict, await read_fields(request, host))

@@ -35,8 +35,8 @@ _MAX_SEGMENTS = 64  # Maximum number of waiting segments in a context.
 class CartesiaSession(Dialect[Segment]):
     """Session of one client in Cartesia's API."""
 
-    def __init__(self, *, session_id: str, expiry_s: float, **shared: Any) -> None:
-        super().__init__(**shared)
+    def __init__(self, *, session_id: str, expiry_s: float, **common_arguments: Any) -> None:
+        super().__init__(**common_arguments)
         self._id = session_id
         self._expiry_s = expiry_s
         self._contexts: dict[str, Context] = {}
@@ -54,7 +54,7 @@ class CartesiaSession(Dialect[Segment]):
             return None
         return self._limits.idle_s if self._contexts else max(_IDLE_S, self._limits.idle_s)
 
-    def _dues(self) -> Iterator[float]:
+    def _deadlines(self) -> Iterator[float]:
         for context in self._contexts.values():
             for due in (context.pause_due, context.expires_at(self._expiry_s)):
                 if due is not None:

@@ -33,7 +33,11 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.post("/tts/bytes", response_model=None)
     @documented(
-        body=BytesBody, example=_EXAMPLE, sound=tuple(_MEDIA_TYPES.values()), refusals=SPEECH, refused_as=CartesiaError
+        body=BytesBody,
+        example=_EXAMPLE,
+        binary_types=tuple(_MEDIA_TYPES.values()),
+        refusals=SPEECH,
+        refused_as=CartesiaError,
     )
     async def tts_bytes(request: Request) -> Response:
         """Speak one text and return an audio file."""
@@ -91,7 +95,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
                     if not piece:
                         continue
                     now = clock()
-                    yield _event(messages.sound(piece, (now - last_sent_at) * 1000) | common_fields)
+                    yield _event(messages.audio_fields(piece, (now - last_sent_at) * 1000) | common_fields)
                     last_sent_at, begun = now, True
                     if word_times is not None:
                         if not sent_bytes:
@@ -99,7 +103,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
                         sent_bytes += len(piece)
                         samples = sent_bytes * SAMPLE_RATE // body.output_format.bytes_per_second
                         if (times := word_times.advance_to(samples)).words:
-                            yield _event(messages.timed(times) | common_fields)
+                            yield _event(messages.word_times_fields(times) | common_fields)
         except SpeechError as error:
             if not begun:
                 raise
@@ -107,9 +111,9 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
             yield _event(messages.error(error, body.context_id, self._id))
             return
         if word_times is not None and (times := word_times.finish()).words:
-            yield _event(messages.timed(times) | common_fields)
+            yield _event(messages.word_times_fields(times) | common_fields)
         notes = self._speech.notes if self._speech is not None else ()
-        yield _event(messages.end(notes) | common_fields)
+        yield _event(messages.done_fields(notes) | common_fields)
 
     async def _request(self) -> SpeechRequest:
         body = self._body

@@ -24,7 +24,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/voices", methods=GET)
     @app.api_route("/voices/", methods=GET)
     @documented(
-        answer=CartesiaVoicePage,
+        response=CartesiaVoicePage,
         refusals=frozenset({InvalidConfig}),
         refused_as=CartesiaError,
         parameters={**PARAMETERS, "q": "words of the name or description"},
@@ -46,7 +46,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return page(listed, size, starting_after, ending_before)
 
     @app.api_route("/voices/{voice_id}", methods=GET)
-    @documented(answer=CartesiaVoiceEntry, refusals=frozenset({VoiceNotFound}), refused_as=CartesiaError)
+    @documented(response=CartesiaVoiceEntry, refusals=frozenset({VoiceNotFound}), refused_as=CartesiaError)
     async def voice(request: Request, voice_id: str) -> Reply:
         """Return the speaker or stored voice with this id or name."""
         return _entry(known_voice(host, request.headers, voice_id))

@@ -33,14 +33,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
     """Register ElevenLabs' HTTP routes for voices and voice settings."""
 
     @app.api_route("/v1/voices", methods=GET)
-    @documented(answer=ElevenLabsVoices, refused_as=ElevenLabsError)
+    @documented(response=ElevenLabsVoices, refused_as=ElevenLabsError)
     async def voices(request: Request) -> Reply:
         """Return all speakers and stored voices."""
         return {"voices": [_voice(voice) for voice in known_voices(host, request.headers)]}
 
     @app.api_route("/v2/voices", methods=GET)
     @documented(
-        answer=ElevenLabsVoicePage,
+        response=ElevenLabsVoicePage,
         refusals=frozenset({InvalidConfig}),
         refused_as=ElevenLabsError,
         parameters={
@@ -67,19 +67,19 @@ def add_routes(app: FastAPI, host: Host) -> None:
         }
 
     @app.api_route("/v1/voices/{voice_id}", methods=GET)
-    @documented(answer=ElevenLabsVoice, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
+    @documented(response=ElevenLabsVoice, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
     async def voice(request: Request, voice_id: str) -> Reply:
         """Return the speaker or stored voice with this id or name."""
         return _voice(known_voice(host, request.headers, voice_id))
 
     @app.api_route("/v1/voices/settings/default", methods=GET)
-    @documented(answer=ElevenLabsVoiceSettings, refused_as=ElevenLabsError)
+    @documented(response=ElevenLabsVoiceSettings, refused_as=ElevenLabsError)
     async def default_settings() -> Reply:
         """Return the voice settings that requests without settings use."""
         return ElevenLabsVoiceSettings().model_dump()
 
     @app.api_route("/v1/voices/{voice_id}/settings", methods=GET)
-    @documented(answer=ElevenLabsVoiceSettings, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
+    @documented(response=ElevenLabsVoiceSettings, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
     async def voice_settings(request: Request, voice_id: str) -> Reply:
         """Return the settings of one voice, which are the same for all voices."""
         known_voice(host, request.headers, voice_id)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from runtime.server.elevenlabs.audio_message_encoder import AudioMessageEncoder
 from runtime.server.elevenlabs.chunk_schedule import ChunkSchedule
 from runtime.server.elevenlabs.schema import ClientMessage
-from runtime.server.elevenlabs.sound_messages import SoundMessages
 from runtime.server.session.speech_fields import SynthesisOptions
 from runtime.server.session.utterance import Utterance
 from runtime.shared.inline_tags import ReadText
@@ -21,7 +21,7 @@ class Context(Utterance[SynthesisOptions]):
     """Context of ElevenLabs' API: one streamed text and the audio of this text."""
 
     speed: float
-    sound: SoundMessages
+    encoder: AudioMessageEncoder
     schedule: ChunkSchedule | None  # None if the client sends complete chunks, which are spoken immediately.
     last_activity: float  # Time of the client's last message or of the last audio.
     read: ReadText  # Filter that removes the inline tags from the text for `words`.
@@ -34,7 +34,7 @@ class Context(Utterance[SynthesisOptions]):
     _is_leading: bool = True  # True if no text has arrived since the start or the last flush.
 
     @property
-    def dues(self) -> Iterator[float]:
+    def deadlines(self) -> Iterator[float]:
         """Yield the times at which the engine must speak the received text.
 
         A pause of the client and the chunk schedule each determine a time.

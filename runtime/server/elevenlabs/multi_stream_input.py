@@ -22,8 +22,8 @@ class MultiStreamInputSession(ElevenLabsSession):
     if the user has interrupted the speech.
     """
 
-    def __init__(self, **shared: Any) -> None:
-        super().__init__(**shared)
+    def __init__(self, **common_arguments: Any) -> None:
+        super().__init__(**common_arguments)
         self._is_leaving = False
 
     @property

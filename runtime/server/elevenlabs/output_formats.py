@@ -18,7 +18,7 @@ _MP3 = ((22_050, 32), (24_000, 48), (44_100, 32), (44_100, 64), (44_100, 96), (4
 _OPUS_KBPS = (32, 64, 96, 128, 192)
 
 
-class SoundWriter(Protocol):
+class AudioWriter(Protocol):
     """Interface of an audio encoder.
 
     The concatenated return values are the encoded stream.
@@ -54,7 +54,7 @@ class OutputFormat:
         """True for WAV, whose header contains the length of the audio."""
         return self.codec == "wav"
 
-    def writer(self, speed: float = 1.0, *, whole: bool = False) -> SoundWriter:
+    def writer(self, speed: float = 1.0, *, whole: bool = False) -> AudioWriter:
         """Create an encoder for one audio stream.
 
         Args:

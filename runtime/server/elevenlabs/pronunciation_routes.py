@@ -61,14 +61,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @documented(
         body=NewDictionary,
         example={"name": "Our names", "rules": [_RULE]},
-        answer=ElevenLabsAddedDictionary,
+        response=ElevenLabsAddedDictionary,
         refusals=CREATING,
         refused_as=ElevenLabsError,
     )
     async def add_from_rules(request: Request) -> Reply:
         """Create a pronunciation dictionary from alias rules."""
         body, dictionaries = await body_of(request, NewDictionary), dictionaries_of(host, request)
-        entries = merged((), (rule.as_word() for rule in body.rules))
+        entries = merge_entries((), (rule.as_word() for rule in body.rules))
         return _added(
             await host.run_in_worker(lambda: dictionaries.add(body.name, entries, description=body.description))
         )
@@ -77,7 +77,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @documented(
         body=LexiconForm,
         body_media=FORM,
-        answer=ElevenLabsAddedDictionary,
+        response=ElevenLabsAddedDictionary,
         refusals=CREATING | {MessageTooLarge},
         refused_as=ElevenLabsError,
     )
@@ -98,14 +98,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
                 lexicon = read_lexicon(files["file"])
             except ValueError as error:
                 raise InvalidConfig(where="file", why=str(error), param="file") from None
-            added = _added(dictionaries.add(fields["name"], merged((), lexicon.words), description=description))
+            added = _added(dictionaries.add(fields["name"], merge_entries((), lexicon.words), description=description))
             return added if lexicon.note is None else {**added, "notes": [lexicon.note]}
 
         return await host.run_in_worker(keep)
 
     @router.api_route("", methods=GET)
     @documented(
-        answer=ElevenLabsDictionaryPage,
+        response=ElevenLabsDictionaryPage,
         refusals=frozenset({InvalidConfig}),
         refused_as=ElevenLabsError,
         parameters={
@@ -151,7 +151,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return await host.run_in_worker(page)
 
     @router.api_route(ONE, methods=GET)
-    @documented(answer=ElevenLabsWholeDictionary, refusals=_FOUND, refused_as=ElevenLabsError)
+    @documented(response=ElevenLabsWholeDictionary, refusals=_FOUND, refused_as=ElevenLabsError)
     async def dictionary(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Return one pronunciation dictionary with the rules of its latest version."""
         dictionaries = dictionaries_of(host, request)
@@ -163,7 +163,9 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return await host.run_in_worker(entry)
 
     @router.patch(ONE)
-    @documented(body=ChangedDictionary, answer=ElevenLabsDictionary, refusals=DICTIONARIES, refused_as=ElevenLabsError)
+    @documented(
+        body=ChangedDictionary, response=ElevenLabsDictionary, refusals=DICTIONARIES, refused_as=ElevenLabsError
+    )
     async def change(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Rename or archive a pronunciation dictionary without creating a new version."""
         body = await body_of(request, ChangedDictionary)
@@ -175,7 +177,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     changes_rules = documented(
         body=Rules,
         example={"rules": [_RULE]},
-        answer=ElevenLabsChangedRules,
+        response=ElevenLabsChangedRules,
         refusals=DICTIONARIES,
         refused_as=ElevenLabsError,
     )
@@ -184,7 +186,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @changes_rules
     async def set_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Replace all rules of a pronunciation dictionary, which creates a new version."""
-        entries = merged((), [rule.as_word() for rule in (await body_of(request, Rules)).rules])
+        entries = merge_entries((), [rule.as_word() for rule in (await body_of(request, Rules)).rules])
         return _version(await changed(request, pronunciation_dictionary_id, DictionaryEdit(words=lambda _: entries)))
 
     @router.post(ONE + "/add-rules")
@@ -192,14 +194,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def add_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Add rules to a pronunciation dictionary, replacing rules for the same strings."""
         entries = [rule.as_word() for rule in (await body_of(request, Rules)).rules]
-        edit = DictionaryEdit(words=lambda before: merged(before, entries))
+        edit = DictionaryEdit(words=lambda before: merge_entries(before, entries))
         return _version(await changed(request, pronunciation_dictionary_id, edit))
 
     @router.post(ONE + "/remove-rules")
     @documented(
         body=RuleStrings,
         example={"rule_strings": ["Nguyen"]},
-        answer=ElevenLabsChangedRules,
+        response=ElevenLabsChangedRules,
         refusals=DICTIONARIES,
         refused_as=ElevenLabsError,
     )
@@ -210,7 +212,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return _version(await changed(request, pronunciation_dictionary_id, edit))
 
     @router.api_route("/{dictionary_id}/{version_id}/download", methods=GET)
-    @documented(sound=(MEDIA_TYPE,), refusals=_FOUND, refused_as=ElevenLabsError)
+    @documented(binary_types=(MEDIA_TYPE,), refusals=_FOUND, refused_as=ElevenLabsError)
     async def download(request: Request, dictionary_id: str, version_id: str) -> Response:
         """Return the rules of one dictionary version as a PLS lexicon."""
         version = await host.run_in_worker(dictionaries_of(host, request).version, dictionary_id, version_id)
@@ -219,7 +221,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     app.include_router(router)
 
 
-def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
+def merge_entries(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
     """Merge two sequences of dictionary entries.
 
     An entry of `words` replaces the entry of the same word in `before`.

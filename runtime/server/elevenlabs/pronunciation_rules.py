@@ -18,7 +18,7 @@ from runtime.pronunciations.dictionary import (
     MAX_WORDS,
     Word,
 )
-from runtime.server.text.pronunciations import line
+from runtime.server.text.pronunciations import line_validator
 from runtime.server.wire import Name, StrictFields, Text
 
 ALIAS = "alias"
@@ -31,8 +31,8 @@ class Rule(StrictFields):
     """
 
     type: Name = ALIAS
-    string_to_replace: Annotated[Text, AfterValidator(line(MAX_WORD_CHARS))]
-    alias: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS))]
+    string_to_replace: Annotated[Text, AfterValidator(line_validator(MAX_WORD_CHARS))]
+    alias: Annotated[Text, AfterValidator(line_validator(MAX_REPLACEMENT_CHARS))]
     case_sensitive: bool | None = None
     word_boundaries: bool | None = None
 

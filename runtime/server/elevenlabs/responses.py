@@ -14,7 +14,7 @@ _UNLIMITED = 2**31 - 1  # ElevenLabs' value for "unlimited".
 ACCOUNT_NAME = "voicewright"  # Name of the account that all clients share.
 
 
-class Answer(BaseModel):
+class ElevenLabsResponse(BaseModel):
     """Base class of responses in ElevenLabs' format.
 
     A field that this server does not support has a default, which is sent to the client.
@@ -76,7 +76,7 @@ class TimedDialogue(TimedAudio):
     voice_segments: list[VoiceSegment]
 
 
-class ElevenLabsVoiceSettings(Answer):
+class ElevenLabsVoiceSettings(ElevenLabsResponse):
     """Voice settings in ElevenLabs' format.
 
     Only `stability` and `speed` have an effect.
@@ -89,7 +89,7 @@ class ElevenLabsVoiceSettings(Answer):
     speed: float = 1.0
 
 
-class ElevenLabsVoice(Answer):
+class ElevenLabsVoice(ElevenLabsResponse):
     """Voice in ElevenLabs' format."""
 
     voice_id: str
@@ -132,7 +132,7 @@ class ElevenLabsLanguage(TypedDict):
     name: str
 
 
-class ElevenLabsModel(Answer):
+class ElevenLabsModel(ElevenLabsResponse):
     """Checkpoint in ElevenLabs' format for models."""
 
     model_id: str
@@ -152,14 +152,14 @@ class ElevenLabsModel(Answer):
     languages: list[ElevenLabsLanguage]
 
 
-class ElevenLabsPrice(Answer):
+class ElevenLabsPrice(ElevenLabsResponse):
     """Price in ElevenLabs' format, which is always zero on this server."""
 
     amount: str = "0"
     currency: str = "usd"
 
 
-class ElevenLabsUsersSubscription(Answer):
+class ElevenLabsUsersSubscription(ElevenLabsResponse):
     """Subscription of a user in ElevenLabs' format.
 
     Characters are neither counted nor limited.
@@ -198,7 +198,7 @@ class ElevenLabsSubscription(ElevenLabsUsersSubscription):
     has_open_invoices: bool = False
 
 
-class ElevenLabsUser(Answer):
+class ElevenLabsUser(ElevenLabsResponse):
     """Account in ElevenLabs' format.
 
     All clients share one account.

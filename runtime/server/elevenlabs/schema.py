@@ -32,7 +32,7 @@ _CONTEXT = ("previous_text", "next_text", "previous_request_ids", "next_request_
 _MAX_BREAK_S = 3.0  # Limit of ElevenLabs' API.
 NEUTRAL, _SWING = 0.5, 0.4  # Stability that does not change the temperature, and the maximum change of the temperature.
 
-Read = TypeVar("Read", bound="Spoken")
+Read = TypeVar("Read", bound="SynthesisFields")
 
 
 def _known_format(name: str) -> str:
@@ -87,7 +87,7 @@ class DictionaryLocator(StrictFields):
     version_id: Name | None = None
 
 
-class Spoken(StrictFields):
+class SynthesisFields(StrictFields):
     """Base class of requests with synthesis fields.
 
     The fields after `next_request_ids` are extensions to ElevenLabs' API.
@@ -129,7 +129,7 @@ class Spoken(StrictFields):
         return self.voice_settings.speed or 1.0
 
 
-class ClientMessage(Spoken):
+class ClientMessage(SynthesisFields):
     """WebSocket message with text for a context.
 
     The first message of a context has the settings of the context.
@@ -152,7 +152,7 @@ class ClientMessage(Spoken):
 _WITHOUT_TEXT = ("flush", "close_context", "close_socket")
 
 
-class FileBody(Spoken):
+class FileBody(SynthesisFields):
     """Base class of the bodies of HTTP routes for speech."""
 
     model_id: Name | None = None
@@ -200,7 +200,11 @@ def resolve_voice(
 
 
 def synthesis_options(
-    spoken: Spoken, language_code: str | None, seed: int | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]
+    fields: SynthesisFields,
+    language_code: str | None,
+    seed: int | None,
+    resolved: ResolvedVoice,
+    cards: Sequence[ModelCard],
 ) -> SynthesisOptions:
     """Convert the fields of a request to synthesis options.
 
@@ -209,14 +213,14 @@ def synthesis_options(
     """
     return SynthesisOptions(
         language=language_of(language_code),
-        instruct=spoken.instructions,
-        graft=spoken.graft,
-        tags=spoken.tags,
+        instruct=fields.instructions,
+        graft=fields.graft,
+        tags=fields.tags,
         max_break_s=_MAX_BREAK_S,
-        seed=seed if spoken.seed is None else spoken.seed,
-        max_frames=spoken.max_frames,
-        notes=spoken.notes,
-        sampling=Sampling(temperature=_temperature(spoken.voice_settings.stability, resolved, cards)),
+        seed=seed if fields.seed is None else fields.seed,
+        max_frames=fields.max_frames,
+        notes=fields.notes,
+        sampling=Sampling(temperature=_temperature(fields.voice_settings.stability, resolved, cards)),
     )
 
 

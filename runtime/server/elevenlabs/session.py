@@ -15,6 +15,7 @@ from typing import Any
 from runtime.errors import InvalidMessage, SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, Broken, Finished, SpeechEvent
 from runtime.server.elevenlabs import messages
+from runtime.server.elevenlabs.audio_message_encoder import AudioMessageEncoder
 from runtime.server.elevenlabs.chunk_schedule import DEFAULT_SCHEDULE_CHARS, ChunkSchedule
 from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import (
@@ -24,7 +25,6 @@ from runtime.server.elevenlabs.schema import (
     resolve_voice,
     synthesis_options,
 )
-from runtime.server.elevenlabs.sound_messages import SoundMessages
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.utterance import GrowingText
 from runtime.server.text.pronunciations import all_words
@@ -39,9 +39,9 @@ class ElevenLabsSession(Dialect[Context]):
         BadRequest: The voice does not exist.
     """
 
-    def __init__(self, *, voice_id: str, options: SocketOptions, **shared: Any) -> None:
-        super().__init__(**shared)
-        self._cards = shared["cards"]
+    def __init__(self, *, voice_id: str, options: SocketOptions, **common_arguments: Any) -> None:
+        super().__init__(**common_arguments)
+        self._cards = common_arguments["cards"]
         self._voice_id = voice_id
         self._options = options
         self._resolved(None)
@@ -51,15 +51,15 @@ class ElevenLabsSession(Dialect[Context]):
 
     # --- Timers.
 
-    def _dues(self) -> Iterator[float]:
+    def _deadlines(self) -> Iterator[float]:
         for context in self.utterances.values():
-            yield from context.dues
+            yield from context.deadlines
             if context.takes_text:
                 yield context.last_activity + self._options.inactivity_timeout
 
     def _check_deadlines(self, now: float) -> None:
         for context in tuple(self.utterances.values()):
-            if any(due <= now for due in context.dues):
+            if any(due <= now for due in context.deadlines):
                 context.speak()
             elif context.takes_text and context.last_activity + self._options.inactivity_timeout <= now:
                 self._leave_off(context)
@@ -81,11 +81,11 @@ class ElevenLabsSession(Dialect[Context]):
             samples = len(piece) // SAMPLE_BYTES
             context.pending_samples += samples
             context.count_audio(samples / SAMPLE_RATE / context.speed, self._clock())
-            self._send(context, partial(context.sound.add, piece, context.words.advance(samples)))
+            self._send(context, partial(context.encoder.add, piece, context.words.advance(samples)))
 
     def _send(self, context: Context, make: Callable[[], Reply | None]) -> None:
         """Queue an audio message that a worker thread encodes, unless encoding is instant."""
-        if not context.sound.is_instant:
+        if not context.encoder.is_instant:
             self.send_queue.add_encoded(
                 make, number=context.number, samples=context.pending_samples, about=context.name
             )
@@ -100,7 +100,7 @@ class ElevenLabsSession(Dialect[Context]):
         if context.samples:
             # There may be many words left, so their times are computed on a worker thread.
             self.send_queue.add_encoded(
-                lambda: context.sound.finish(context.words.finish()),
+                lambda: context.encoder.finish(context.words.finish()),
                 number=context.number,
                 samples=context.pending_samples,
                 about=context.name,
@@ -132,7 +132,7 @@ class ElevenLabsSession(Dialect[Context]):
             text,
             name=name,
             speed=message.speed,
-            sound=SoundMessages(
+            encoder=AudioMessageEncoder(
                 options.format, message.speed, label=self._label(name), is_relative=not options.sync_alignment
             ),
             schedule=None if options.auto_mode else ChunkSchedule(lengths or DEFAULT_SCHEDULE_CHARS),
@@ -145,7 +145,7 @@ class ElevenLabsSession(Dialect[Context]):
         """Append the text of a message to an open context."""
         now = self._clock()
         context.add_message(message, now)
-        if any(due <= now for due in context.dues):
+        if any(due <= now for due in context.deadlines):
             context.speak()
 
     def _close_context(self, context: Context) -> None:

@@ -12,7 +12,7 @@ from runtime.server.elevenlabs.session import ElevenLabsSession
 from runtime.server.elevenlabs.speech_routes import PATH
 from runtime.server.elevenlabs.stream_input import StreamInputSession
 from runtime.server.engine_host import Host
-from runtime.server.websocket_routes import new_id, refuse_socket, shared, speak
+from runtime.server.websocket_routes import new_id, refuse_socket, session_arguments, speak
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
@@ -24,7 +24,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             if host.problem is not None:
                 raise host.problem
             options = read_socket_options(websocket.query_params)
-            dialect = kind(voice_id=voice_id, options=options, **shared(host, websocket))
+            dialect = kind(voice_id=voice_id, options=options, **session_arguments(host, websocket))
         except SpeechError as error:
             await refuse_socket(websocket, host, error, messages.error(error))
         else:

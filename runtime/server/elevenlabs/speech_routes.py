@@ -58,57 +58,57 @@ def add_routes(app: FastAPI, host: Host) -> None:
     app.include_router(_router(DIALOGUE_PATH, dialogue_of, TimedDialogue, body=DialogueBody, example=_DIALOGUE_EXAMPLE))
 
 
-def _router(path: str, spoken: Reader, timed_answer: type[TimedAudio], **taken: Any) -> APIRouter:
+def _router(path: str, read_body: Reader, timed_response: type[TimedAudio], **taken: Any) -> APIRouter:
     """Return the four routes of a kind of speech.
 
     Args:
-        spoken: Function that reads a request.
-        timed_answer: Type of the JSON response with times.
+        read_body: Function that reads a request.
+        timed_response: Type of the JSON response with times.
         taken: Description of the request for `documented`.
     """
     router = APIRouter(prefix=path)
     taken |= {"query": FileOptions, "refusals": SPEECH | {VoiceNotFound}, "refused_as": ElevenLabsError}
 
     @router.post("", response_model=None)
-    @documented(**taken, sound=MEDIA_TYPES)
+    @documented(**taken, binary_types=MEDIA_TYPES)
     async def convert(request: Request) -> Response:
         """Speak a text or a dialogue and return an audio file.
 
         A WAV file is sent only when it is complete, because its header contains the length.
         """
-        speech = await spoken(request)
+        speech = await read_body(request)
         return speech.reply(speech.pieces(whole=speech.format.has_head), speech.format.media_type)
 
     @router.post("/stream", response_model=None)
-    @documented(**taken, sound=MEDIA_TYPES)
+    @documented(**taken, binary_types=MEDIA_TYPES)
     async def stream(request: Request) -> Response:
         """Speak a text or a dialogue and stream the audio while it is generated."""
-        speech = await spoken(request)
+        speech = await read_body(request)
         return speech.reply(speech.pieces(), speech.format.media_type)
 
     @router.post("/with-timestamps", response_model=None)
-    @documented(**taken, answer=timed_answer)
+    @documented(**taken, response=timed_response)
     async def with_timestamps(request: Request) -> Response:
         """Speak a text or a dialogue and return the complete audio with times.
 
         The times are those of the characters and, in a dialogue, of the turns.
         """
-        speech = await spoken(request)
+        speech = await read_body(request)
         return speech.reply(speech.timed_whole(), "application/json")
 
     @router.post("/stream/with-timestamps", response_model=None)
-    @documented(**taken, sound=(JSON_LINES,))
+    @documented(**taken, binary_types=(JSON_LINES,))
     async def stream_with_timestamps(request: Request) -> Response:
         """Speak a text or a dialogue and stream JSON lines with audio and times."""
-        speech = await spoken(request)
+        speech = await read_body(request)
         return speech.reply(speech.timed_lines(), JSON_LINES)
 
     return router
 
 
 class _OneText(SpokenText[TextToSpeechBody]):
-    def __init__(self, *shared: Any) -> None:
-        *shared_with_dialogues, voice_id = shared
+    def __init__(self, *common_arguments: Any) -> None:
+        *shared_with_dialogues, voice_id = common_arguments
         super().__init__(*shared_with_dialogues)
         self._voice_id: str = voice_id
 

@@ -30,8 +30,8 @@ class SpokenText(HttpSpeech[Body]):
     dialect = "elevenlabs"
     text_field = "text"
 
-    def __init__(self, *shared: Any) -> None:
-        *of_any_dialect, form = shared
+    def __init__(self, *common_arguments: Any) -> None:
+        *of_any_dialect, form = common_arguments
         super().__init__(*of_any_dialect)
         self.format: OutputFormat = form
 

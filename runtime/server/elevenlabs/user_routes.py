@@ -34,13 +34,13 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return {"voice_slots_used": count, **({"voice_limit": limit} if limit else {})}
 
     @app.api_route(PATH, methods=GET)
-    @documented(answer=ElevenLabsUser, refused_as=ElevenLabsError)
+    @documented(response=ElevenLabsUser, refused_as=ElevenLabsError)
     async def user(request: Request) -> Reply:
         """Return the account that all clients share, with its subscription."""
         return ElevenLabsUser(subscription=ElevenLabsUsersSubscription(**voices(request))).model_dump()
 
     @app.api_route(f"{PATH}/subscription", methods=GET)
-    @documented(answer=ElevenLabsSubscription, refused_as=ElevenLabsError)
+    @documented(response=ElevenLabsSubscription, refused_as=ElevenLabsError)
     async def subscription(request: Request) -> Reply:
         """Return the subscription of the account with its limits."""
         return ElevenLabsSubscription(**voices(request)).model_dump()

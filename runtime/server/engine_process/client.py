@@ -35,11 +35,11 @@ from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import (
     AckSent,
     Call,
+    LifecycleCommand,
     Message,
     Method,
     NotOpened,
     Open,
-    Order,
     Prepare,
     Prepared,
     SinkEvent,
@@ -129,7 +129,7 @@ class EngineClient:
 
     def start(self) -> None:
         """Start the engine's threads, and begin to receive messages from the process."""
-        self._channel.send(Order.START)
+        self._channel.send(LifecycleCommand.START)
         listen = partial(self._listen, self._channel.receive_now)
         try:
             loop = asyncio.get_running_loop()
@@ -146,7 +146,7 @@ class EngineClient:
 
         If the process does not end within `timeout_s` seconds, it is killed.
         """
-        self._channel.send(Order.CLOSE)
+        self._channel.send(LifecycleCommand.CLOSE)
         if self._loop is not None:  # A thread must read the last messages, because this method blocks the event loop.
             self._stop_listening()
             os.set_blocking(self._channel.source, True)

@@ -21,7 +21,7 @@ class Open:
     log_level: int
 
 
-class Order(StrEnum):
+class LifecycleCommand(StrEnum):
     """Commands without arguments that the server process sends to the engine process."""
 
     START = "start"
@@ -126,4 +126,4 @@ class Prepared:
     result: VoicePrompt | SpeechError
 
 
-Message = Open | Order | Submit | Call | AckSent | Prepare | Step | Status | NotOpened | SinkEvent | Prepared
+Message = Open | LifecycleCommand | Submit | Call | AckSent | Prepare | Step | Status | NotOpened | SinkEvent | Prepared

@@ -13,8 +13,8 @@ from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import (
     AckSent,
     Call,
+    LifecycleCommand,
     Message,
-    Order,
     Prepare,
     Prepared,
     SinkEvent,
@@ -80,9 +80,9 @@ class EngineService:
 
     def _carry_out(self, message: Message) -> None:
         match message:
-            case Order.START:
+            case LifecycleCommand.START:
                 self._engine.start()
-            case Order.CLOSE:
+            case LifecycleCommand.CLOSE:
                 self._closing = True
             case Submit(ticket, request):
                 self._engine.submit_as(ticket, request, partial(self._on_event, ticket))

@@ -30,11 +30,11 @@ class Session(Dialect[NativeUtterance]):
 
     gives_notice = True
 
-    def __init__(self, *, session_id: str, server: str, **shared: Any) -> None:
-        super().__init__(**shared)
+    def __init__(self, *, session_id: str, server: str, **common_arguments: Any) -> None:
+        super().__init__(**common_arguments)
         # Voices by context id. The voice under None is the default of all other contexts.
         self._voices: dict[str | None, ChosenVoice[schema.SessionConfig]] = {}
-        cards, limits = shared["cards"], shared["limits"]
+        cards, limits = common_arguments["cards"], common_arguments["limits"]
         self.send_queue.add_message(messages.session_created(session_id, server, cards, limits))
 
     # --- Timers.
@@ -235,8 +235,8 @@ class Session(Dialect[NativeUtterance]):
                 return
         super().on_refused(number, error)
 
-    def _dues(self) -> Iterator[float]:
-        yield from super()._dues()
+    def _deadlines(self) -> Iterator[float]:
+        yield from super()._deadlines()
         yield from (each.busy_until for each in self.utterances.values() if each.busy_until is not None)
 
     def _check_deadlines(self, now: float) -> None:

@@ -77,20 +77,20 @@ class OmniConfig(SpeechFields):
         """
         if self.text_filter is not None:
             return self.text_filter
-        return "markdown" if self.is_live or self.cut is not Split.NONE else "none"
+        return "markdown" if self.is_live or self.split_unit is not Split.NONE else "none"
 
     @property
-    def cut(self) -> Split:
+    def split_unit(self) -> Split:
         """Return the unit (none, sentence or clause) at which text is split into requests."""
         return Split.SENTENCE if self.text_input_mode == "commitment" else Split(self.split_granularity)
 
     @property
-    def waits_for_its_end(self) -> bool:
+    def ignores_pauses(self) -> bool:
         """True if a pause in the text does not start speech.
 
         This is the case if the client commits sentences explicitly, or if the text is not split.
         """
-        return self.streaming_mode == "sentence_commit" or (not self.is_live and self.cut is Split.NONE)
+        return self.streaming_mode == "sentence_commit" or (not self.is_live and self.split_unit is Split.NONE)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Create the engine request for one sentence."""

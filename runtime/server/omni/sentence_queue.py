@@ -74,15 +74,15 @@ class TurnEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Goodbye:
+class QueuedClose:
     """Queued `session.close`, which takes effect after all queued sentences."""
 
 
-class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):
+class SentenceQueue(deque[Sentence | TurnEnd | QueuedClose]):
     """Queue of sentences, utterance ends and `session.close`, in order of arrival."""
 
     @property
-    def head(self) -> Sentence | TurnEnd | Goodbye | None:
+    def head(self) -> Sentence | TurnEnd | QueuedClose | None:
         return self[0] if self else None
 
     @property

@@ -26,7 +26,7 @@ from runtime.errors import (
 from runtime.request import AudioChunk, Broken, Finished, Layout, SpeechEvent, Split, Started
 from runtime.server.omni import messages
 from runtime.server.omni.schema import OmniConfig, read_config
-from runtime.server.omni.sentence_queue import Goodbye, OpenEncoder, Sentence, SentenceQueue, Turn, TurnEnd
+from runtime.server.omni.sentence_queue import OpenEncoder, QueuedClose, Sentence, SentenceQueue, Turn, TurnEnd
 from runtime.server.omni.sentences import Sentences
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.speech_fields import NO_RECORDING
@@ -46,8 +46,8 @@ _MAX_QUEUED_TEXTS = 16  # Maximum length of the queued text, as a multiple of `l
 class OmniSession(Dialect[Sentence]):
     """Session of one client in vLLM-Omni's API."""
 
-    def __init__(self, *, open_encoder: OpenEncoder, **shared: Any) -> None:
-        super().__init__(**shared)
+    def __init__(self, *, open_encoder: OpenEncoder, **common_arguments: Any) -> None:
+        super().__init__(**common_arguments)
         self._open_encoder = open_encoder
         self._voice: ChosenVoice[OmniConfig] | None = None
         self._turn: Turn | None = None  # Utterance that is receiving text.
@@ -56,7 +56,7 @@ class OmniSession(Dialect[Sentence]):
         # Number of characters of the streamed text, or of the incomplete sentence.
         self._unspoken_chars = 0
         self._uncommitted = ""  # Text that has not been committed with input.commit.
-        cards = shared["cards"]
+        cards = common_arguments["cards"]
         self._streaming = frozenset(mode for card in cards if Layout.STREAMING in card.layouts for mode in card.modes)
         self._is_overlong = False  # True if the text of the utterance is too long. More text is ignored.
         self._is_leaving = False
@@ -86,7 +86,7 @@ class OmniSession(Dialect[Sentence]):
             return None
         return self._turn.text
 
-    def _dues(self) -> Iterator[float]:
+    def _deadlines(self) -> Iterator[float]:
         if (text := self._pausing) is not None and text.due is not None:
             yield text.due
 
@@ -171,7 +171,7 @@ class OmniSession(Dialect[Sentence]):
             self._done(self._voice)
         elif kind == "session.close":
             self._is_leaving = True
-            self._queue.append(Goodbye())
+            self._queue.append(QueuedClose())
         else:
             self._refuse_kind(kind)
         self.work()
@@ -193,7 +193,7 @@ class OmniSession(Dialect[Sentence]):
         if config.is_live and config.non_streaming_mode is None and resolved.mode in self._streaming:
             changed["non_streaming_mode"] = False  # As in vLLM-Omni, speech starts before the text is complete.
         self._voice = self._chosen(config.model_copy(update=changed), resolved, config.recording)
-        self._text = Sentences(config.cut, self._limits if config.tags else None)
+        self._text = Sentences(config.split_unit, self._limits if config.tags else None)
 
     def _append(self, voice: ChosenVoice[OmniConfig], text: object) -> None:
         if not isinstance(text, str):
@@ -338,7 +338,7 @@ class OmniSession(Dialect[Sentence]):
                 self._conclude(sentence)
             case TurnEnd(turn):
                 self.send_queue.add_message(messages.session_done(turn))
-            case Goodbye():
+            case QueuedClose():
                 self._close(1000)
                 return False
             case None:
@@ -391,7 +391,7 @@ class OmniSession(Dialect[Sentence]):
             sentence.unsent.append(pcm)
 
     def _send(self, sentence: Sentence, pcm: bytes) -> None:
-        self._send_sound(sentence, pcm)
+        self._send_pcm(sentence, pcm)
         sentence.sent_bytes += len(pcm)
 
     def _end(self, sentence: Sentence) -> None:

@@ -28,7 +28,7 @@ from runtime.server.http.speech import base64_json, read_fields
 from runtime.server.http.speech_stream import StreamingReply, while_connected
 from runtime.server.openai.responses import BatchReply, ModelAlias, SpeechBatch, SpeechModels
 from runtime.server.openai.schema import SpeechBody, read_batch, read_speech
-from runtime.server.openai.speech_responder import SpeechResponder, Whole, usage
+from runtime.server.openai.speech_responder import CompleteAudio, SpeechResponder, usage
 from runtime.server.openapi.operations import SPEECH, UNREADY, documented
 from runtime.server.voices.routes import OPEN_WEBUI_PATH
 from runtime.server.voices.voice_library import VoiceLibrary
@@ -49,20 +49,20 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.post(OPEN_WEBUI_PATH + "/audio/speech", response_model=None)
     @app.post("/v1/audio/speech", response_model=None)
-    @documented(body=SpeechBody, example=EXAMPLE, sound=MEDIA_TYPES, is_events=True, refusals=SPEECH)
+    @documented(body=SpeechBody, example=EXAMPLE, binary_types=MEDIA_TYPES, is_events=True, refusals=SPEECH)
     async def speech(request: Request) -> Response:
         """Speak a text or a dialogue, and return audio or server-sent events."""
-        body = read_speech(await read_fields(request, host), is_read_as_it_comes=_reads_as_it_comes(request))
+        body = read_speech(await read_fields(request, host), is_streaming_client=_is_streaming_client(request))
         responder = SpeechResponder(host, body, host.owner_library(request.headers), id_of(request))
         if body.is_whole:
-            response = await while_connected(request.receive, responder.whole(), host.replies)
-            return _client_closed_response() if response is None else _whole_reply(responder, response)
+            response = await while_connected(request.receive, responder.generate_complete_audio(), host.replies)
+            return _client_closed_response() if response is None else _complete_audio_response(responder, response)
         if body.is_events:
             return responder.reply(responder.as_events(), "text/event-stream")
         return responder.reply(responder.as_audio(), FORMATS[body.response_format].media_type)
 
     @app.post("/v1/audio/speech/batch", response_model=None)
-    @documented(body=SpeechBatch, example={"items": [EXAMPLE, EXAMPLE]}, answer=BatchReply, refusals=SPEECH)
+    @documented(body=SpeechBatch, example={"items": [EXAMPLE, EXAMPLE]}, response=BatchReply, refusals=SPEECH)
     async def batch(request: Request) -> Response:
         """Speak several texts (an error in one text does not affect the others)."""
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
@@ -79,7 +79,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.api_route(OPEN_WEBUI_PATH + "/audio/models", methods=GET)
     @app.api_route("/v1/audio/models", methods=GET)
-    @documented(answer=SpeechModels)
+    @documented(response=SpeechModels)
     async def speech_models() -> Reply:
         """List the checkpoints, and OpenAI's model names as aliases, for Open WebUI."""
         cards = host.engine.cards if host.problem is None else ()
@@ -88,7 +88,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return {"object": "list", "data": listed, "models": listed}
 
     @app.api_route("/v1/models/{name:path}", methods=GET)
-    @documented(answer=Model | ModelAlias, refusals=UNREADY | {UnknownModel})
+    @documented(response=Model | ModelAlias, refusals=UNREADY | {UnknownModel})
     async def model(name: str) -> Reply:
         """Return one loaded checkpoint, or one of OpenAI's model names as an alias."""
         if not name:  # The path is /v1/models/ with no name.
@@ -102,17 +102,17 @@ def add_routes(app: FastAPI, host: Host) -> None:
         raise UnknownModel(param="model")
 
 
-def _whole_reply(responder: SpeechResponder, whole: Whole) -> Response:
+def _complete_audio_response(responder: SpeechResponder, complete: CompleteAudio) -> Response:
     async def pieces() -> AsyncGenerator[bytes, None]:
-        yield whole.audio
+        yield complete.audio
 
-    response = responder.reply(pieces(), whole.media_type)
-    response.headers["X-Stop-Reason"] = whole.end.stop_reason.value
-    response.headers["Content-Length"] = str(len(whole.audio))
+    response = responder.reply(pieces(), complete.media_type)
+    response.headers["X-Stop-Reason"] = complete.end.stop_reason.value
+    response.headers["Content-Length"] = str(len(complete.audio))
     return response
 
 
-def _reads_as_it_comes(request: Request) -> bool:
+def _is_streaming_client(request: Request) -> bool:
     """True if a header of OpenAI's client states that the response is read as a stream."""
     return request.headers.get("x-stainless-raw-response") == "stream"
 
@@ -168,13 +168,13 @@ async def _item(
     }
 
 
-async def _await_capacity(host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> Whole:
+async def _await_capacity(host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> CompleteAudio:
     """Speak one item of a batch, with retries for `queue_s` while the engine's queue is full."""
     loop = asyncio.get_running_loop()
     end = loop.time() + host.settings.limits.queue_s
     while True:
         try:
-            return await SpeechResponder(host, body, library, request_id).whole()
+            return await SpeechResponder(host, body, library, request_id).generate_complete_audio()
         except Overloaded as error:
             wait_s = cast(float, error.facts["retry_after_s"])
             if loop.time() + wait_s > end:

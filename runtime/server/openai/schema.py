@@ -178,12 +178,12 @@ class SpeechBody(SpeechFields):
         return self.stream_format == "sse" or (self.stream is True and self.stream_format is None)
 
 
-def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is_in_batch: bool = False) -> SpeechBody:
+def read_speech(fields: dict[str, Any], *, is_streaming_client: bool = False, is_in_batch: bool = False) -> SpeechBody:
     """Validate the decoded body of a speech request and return it as a `SpeechBody`.
 
     Args:
         fields: Decoded body.
-        is_read_as_it_comes: True if the client plays the response while it arrives. If the body then has neither
+        is_streaming_client: True if the client plays the response while it arrives. If the body then has neither
             `stream` nor `stream_format`, the audio is streamed.
         is_in_batch: True for an item of a batch.
 
@@ -191,7 +191,7 @@ def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is
         InvalidConfig, UnsupportedFormat: A field has the wrong type, is out of range, or contradicts another field.
     """
     body = checked(SpeechBody, fields)
-    if is_read_as_it_comes and body.stream is None and body.stream_format is None:
+    if is_streaming_client and body.stream is None and body.stream_format is None:
         body = body.model_copy(update={"stream_format": "audio"})
     if body.is_whole and body.stream_format == "sse":
         raise InvalidConfig(where="stream", why="events need a stream", param="stream")
@@ -225,5 +225,9 @@ def read_batch(fields: dict[str, Any], max_items: int) -> list[dict[str, Any]]:
         raise InvalidConfig(where="items", why="each of them must be an object with an input", param="items")
     for item in items:
         check_field_count(item)
-    shared = {name: value for name, value in fields.items() if value is not None and name not in {"items", "input"}}
-    return [{"response_format": DEFAULT_BATCH_FORMAT, **shared, **without_nulls(item), **_WHOLE} for item in items]
+    common_fields = {
+        name: value for name, value in fields.items() if value is not None and name not in {"items", "input"}
+    }
+    return [
+        {"response_format": DEFAULT_BATCH_FORMAT, **common_fields, **without_nulls(item), **_WHOLE} for item in items
+    ]

@@ -31,7 +31,7 @@ _TURN_FIELDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
+class CompleteAudio:
     """Complete audio of a response, with the final engine event and the word times."""
 
     audio: bytes = field(repr=False)
@@ -105,7 +105,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
                 raise
             yield event(type="speech.audio.error", error=error_body(error), partial_audio=True, action="discard")
 
-    async def whole(self) -> Whole:
+    async def generate_complete_audio(self) -> CompleteAudio:
         """Return the complete audio of a request.
 
         If the speech does not end in time or is too short, it is generated again with the next seed, up to `retries`
@@ -131,7 +131,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             return b"".join([*map(encoder.add, pieces), encoder.finish()])
 
         audio = await self._encoding(encode)
-        return Whole(
+        return CompleteAudio(
             audio=audio, media_type=encoder.media_type, seed=speech.seed, end=end, notes=speech.notes, words=word_times
         )
 

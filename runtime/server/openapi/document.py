@@ -90,7 +90,7 @@ def _schemas(operations: list[tuple[RouteContext, Operation]]) -> tuple[dict[int
     for _, operation in operations:
         for kind, mode in (
             (operation.body, "validation"),
-            (operation.answer, "serialization"),
+            (operation.response, "serialization"),
             (operation.refused_as, "serialization"),
         ):
             types[id(kind)] = kind, mode
@@ -149,13 +149,13 @@ def _parameters(route: RouteContext, operation: Operation) -> Iterator[Document]
 
 
 def _responses(operation: Operation, schemas: dict[int, Document]) -> Document:
-    answer: Document = {media: {"schema": _BYTES} for media in operation.sound}
+    content: Document = {media: {"schema": _BYTES} for media in operation.binary_types}
     if operation.is_events:
-        answer["text/event-stream"] = {"schema": _EVENT}
-    if operation.answer is not None:
-        answer[JSON] = {"schema": schemas[id(operation.answer)]}
+        content["text/event-stream"] = {"schema": _EVENT}
+    if operation.response is not None:
+        content[JSON] = {"schema": schemas[id(operation.response)]}
     return {
-        str(operation.status): {"description": "The requested content.", **({"content": answer} if answer else {})},
+        str(operation.status): {"description": "The requested content.", **({"content": content} if content else {})},
         **dict(_refusals(operation.refusals | EVERYWHERE, schemas[id(operation.refused_as)])),
     }
 

@@ -86,16 +86,16 @@ UNREADY: Refusals = frozenset({errors.Loading, errors.Draining, errors.EngineDea
 class Operation:
     """OpenAPI description of one route.
 
-    `body` and `answer` are types for which pydantic can generate a JSON schema.
+    `body` and `response` are types for which pydantic can generate a JSON schema.
     """
 
     body: Any = None
     body_media: str = JSON
     query: Any = None  # Model of query parameters that are not in the endpoint's signature.
-    answer: Any = None  # Type of the JSON response.
+    response: Any = None  # Type of the JSON response.
     status: int = 200  # HTTP status of a successful response.
     example: Mapping[str, Any] | None = None  # Example of the request body.
-    sound: tuple[str, ...] = ()  # Media types of a binary response.
+    binary_types: tuple[str, ...] = ()  # Media types of a binary response.
     is_events: bool = False  # True if the response can be a stream of server-sent events.
     refusals: Refusals = frozenset()
     refused_as: Any = ErrorReply

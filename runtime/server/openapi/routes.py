@@ -31,14 +31,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return page(described())
 
     @app.api_route("/openapi.json", methods=GET)
-    @documented(answer=dict[str, Any])
+    @documented(response=dict[str, Any])
     async def openapi() -> dict[str, Any]:
         """Return the OpenAPI 3.1 document of the HTTP routes."""
         return described()
 
     @app.api_route("/docs", methods=GET)
     @app.api_route("/openapi", methods=GET)
-    @documented(sound=("text/html",))
+    @documented(binary_types=("text/html",))
     async def openapi_page() -> HTMLResponse:
         """Return the OpenAPI document as an HTML page."""
         return HTMLResponse(shown(), headers={"Cache-Control": "no-cache"})

@@ -36,32 +36,36 @@ def add_routes(app: FastAPI, host: Host) -> None:
     """Register the HTTP routes of the stored pronunciation dictionaries."""
 
     @app.api_route(PATH, methods=GET)
-    @documented(answer=DictionaryList)
+    @documented(response=DictionaryList)
     async def dictionaries(request: Request) -> Reply:
         """List the stored pronunciation dictionaries without their entries."""
         dictionaries = dictionaries_of(host, request)
-        data = await host.run_in_worker(lambda: [entry(dictionaries, found) for found in dictionaries.all()])
+        data = await host.run_in_worker(
+            lambda: [describe_dictionary(dictionaries, found) for found in dictionaries.all()]
+        )
         return {"object": "list", "data": data}
 
     @app.post(PATH)
-    @documented(body=NewDictionary, example=EXAMPLE, answer=KeptDictionary, refusals=CREATING)
+    @documented(body=NewDictionary, example=EXAMPLE, response=KeptDictionary, refusals=CREATING)
     async def create(request: Request) -> Reply:
         """Store a new pronunciation dictionary and return the dictionary with its id."""
         body = checked(NewDictionary, await read_fields(request, host))
         dictionaries, entries = dictionaries_of(host, request), as_words(body.pronunciations)
         return await host.run_in_worker(
-            lambda: whole(dictionaries, dictionaries.add(body.name, entries, description=body.description))
+            lambda: describe_with_entries(
+                dictionaries, dictionaries.add(body.name, entries, description=body.description)
+            )
         )
 
     @app.api_route(ONE, methods=GET)
-    @documented(answer=KeptDictionary, refusals=frozenset({DictionaryNotFound}))
+    @documented(response=KeptDictionary, refusals=frozenset({DictionaryNotFound}))
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
         """Return one pronunciation dictionary with its entries."""
         dictionaries = dictionaries_of(host, request)
-        return await host.run_in_worker(lambda: whole(dictionaries, dictionaries.get(dictionary_id)))
+        return await host.run_in_worker(lambda: describe_with_entries(dictionaries, dictionaries.get(dictionary_id)))
 
     @app.patch(ONE)
-    @documented(body=ChangedDictionary, answer=KeptDictionary, refusals=DICTIONARIES)
+    @documented(body=ChangedDictionary, response=KeptDictionary, refusals=DICTIONARIES)
     async def change(request: Request, dictionary_id: str) -> Reply:
         """Change the name, the description or the entries of a pronunciation dictionary."""
         body = checked(ChangedDictionary, await read_fields(request, host))
@@ -70,10 +74,12 @@ def add_routes(app: FastAPI, host: Host) -> None:
             name=body.name, description=body.description, words=None if entries is None else lambda _: entries
         )
         dictionaries = dictionaries_of(host, request)
-        return await host.run_in_worker(lambda: whole(dictionaries, dictionaries.change(dictionary_id, edit)))
+        return await host.run_in_worker(
+            lambda: describe_with_entries(dictionaries, dictionaries.change(dictionary_id, edit))
+        )
 
     @app.delete(ONE)
-    @documented(answer=DeletedDictionary, refusals=DICTIONARIES)
+    @documented(response=DeletedDictionary, refusals=DICTIONARIES)
     async def delete(request: Request, dictionary_id: str) -> Reply:
         """Delete a pronunciation dictionary permanently."""
         await host.run_in_worker(dictionaries_of(host, request).delete, dictionary_id)
@@ -90,7 +96,7 @@ def as_words(entries: Iterable[Pronunciation]) -> tuple[Word, ...]:
     return tuple(entry.as_word() for entry in entries)
 
 
-def entry(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
+def describe_dictionary(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
     """Return the JSON description of a dictionary without its entries.
 
     Thread: a worker, because the owner's dictionaries are read from disk.
@@ -109,9 +115,12 @@ def entry(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict
     }
 
 
-def whole(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> Reply:
+def describe_with_entries(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> Reply:
     """Return the JSON description of a dictionary with its entries.
 
     Thread: a worker, because the owner's dictionaries are read from disk.
     """
-    return {**entry(owned, dictionary), "pronunciations": [asdict(word) for word in dictionary.latest.words]}
+    return {
+        **describe_dictionary(owned, dictionary),
+        "pronunciations": [asdict(word) for word in dictionary.latest.words],
+    }

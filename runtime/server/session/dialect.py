@@ -103,7 +103,7 @@ class Dialect(ABC, Generic[Speaking]):
 
         The time is in seconds on the session's clock.
         """
-        return None if self.closed else min([self._timers.deadline(self._silence_s), *self._dues()])
+        return None if self.closed else min([self._timers.deadline(self._silence_s), *self._deadlines()])
 
     @property
     def is_congested(self) -> bool:
@@ -242,7 +242,7 @@ class Dialect(ABC, Generic[Speaking]):
                 self._commands.append(Decode(self._uploads, recording))
         return voice
 
-    def _send_sound(self, utterance: Speaking, pcm: bytes) -> None:
+    def _send_pcm(self, utterance: Speaking, pcm: bytes) -> None:
         for piece in pieces(pcm):
             self.send_queue.add_audio(piece, number=utterance.number, samples=len(piece) // SAMPLE_BYTES)
 
@@ -263,7 +263,7 @@ class Dialect(ABC, Generic[Speaking]):
             return None
         return self._limits.config_s if self._is_new else self._limits.idle_s
 
-    def _dues(self) -> Iterator[float]:
+    def _deadlines(self) -> Iterator[float]:
         """Yield the deadlines of all utterances, at which `tick` must be called."""
         return (utterance.text.due for utterance in self.utterances.values() if utterance.text.due is not None)
 

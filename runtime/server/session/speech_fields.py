@@ -140,7 +140,7 @@ class SpeechFields(VoiceFields):
         return self.max_frames
 
     @property
-    def waits_for_its_end(self) -> bool:
+    def ignores_pauses(self) -> bool:
         """True if a pause in the text does not start speech, because the text is not split."""
         return self.split_granularity == "none"
 
@@ -159,7 +159,7 @@ class SpeechFields(VoiceFields):
 
         The result is None if pauses have no effect.
         """
-        if self.waits_for_its_end:
+        if self.ignores_pauses:
             return None
         delay_ms = self.max_buffer_delay_ms
         return (limits.max_buffer_delay_ms if delay_ms is None else delay_ms) / 1000

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from runtime.markdown.growing import GrowingMarkdown
 from runtime.markdown.thoughts import GrowingThoughts
-from runtime.server.text.text_thread import rest
+from runtime.server.text.text_thread import sleep_if_throttled
 from runtime.settings import Limits
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.pronouncing import Dictionary, GrowingPronunciation
@@ -54,7 +54,7 @@ class Unfiltered:
         return ""
 
 
-class InTurn:
+class ChainedFilter:
     """Text filter that passes the output of the filter `first` to the filter `second`."""
 
     def __init__(self, first: TextFilter, second: TextFilter) -> None:
@@ -71,7 +71,7 @@ class InTurn:
         return self._second.add(self._first.finish()) + self._second.finish()
 
 
-class InPieces:
+class PiecewiseFilter:
     """Text filter that divides long input into pieces, and sleeps after a piece if necessary.
 
     The pauses leave CPU time to the engine.
@@ -88,7 +88,7 @@ class InPieces:
     def _added(self, text: str) -> Iterator[str]:
         for piece in _pieces(text):
             yield self._growing.add(piece)
-            rest()
+            sleep_if_throttled()
 
 
 def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spells: bool = False) -> TextFilter:
@@ -106,7 +106,7 @@ def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spell
         stages += [GrowingThoughts(), GrowingMarkdown()]
     if dictionary is not None:
         stages.append(GrowingPronunciation(dictionary))
-    return InPieces(reduce(InTurn, stages)) if stages else Unfiltered()
+    return PiecewiseFilter(reduce(ChainedFilter, stages)) if stages else Unfiltered()
 
 
 def filtered(

@@ -39,7 +39,7 @@ class TextThread(ThreadPoolExecutor):
         return super().submit(_yielding, partial(work, *args, **kwargs))
 
 
-def rest() -> None:
+def sleep_if_throttled() -> None:
     """Sleep if the calling `TextThread` has used too much CPU time.
 
     Call this function often during long work. On other threads, the function does nothing.
@@ -65,6 +65,6 @@ def _begin() -> None:
 
 
 def _yielding(work: Callable[[], Value]) -> Value:
-    rest()
+    sleep_if_throttled()
     with yielding():
         return work()

@@ -71,7 +71,7 @@ def voices_router(host: Host) -> APIRouter:
     def speakers() -> list[str]:
         return list(host.speakers())
 
-    def known(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
+    def find_voice(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
         if not name_or_id:
             raise slash_too_many() if request.url.path.endswith("/") else UnknownRoute(hint="")
         library = host.owner_library(request.headers)
@@ -80,22 +80,22 @@ def voices_router(host: Host) -> APIRouter:
             raise VoiceNotFound
         return library, card
 
-    def changeable(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
+    def find_changeable_voice(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
         """Return the stored voice and its library, or raise an error for a speaker."""
         try:
-            return known(request, name_or_id)
+            return find_voice(request, name_or_id)
         except VoiceNotFound:
             raise (VoiceNotYours if is_speaker(name_or_id, speakers()) else VoiceNotFound) from None
 
     @router.api_route(OPEN_WEBUI_PATH + "/audio/voices", methods=GET)
-    @documented(answer=VoiceList)
+    @documented(response=VoiceList)
     async def voices_of_open_webui(request: Request) -> Reply:
         """List all voices in the format of Open WebUI's voice menu."""
         return await voices(request, of=OBJECTS)
 
     @router.api_route(VOICES, methods=GET)
     @documented(
-        answer=VoiceList,
+        response=VoiceList,
         refusals=frozenset({InvalidConfig}),
         parameters={"search": "words that a voice must hold", "of": "names or objects: type of the items of voices"},
     )
@@ -106,35 +106,35 @@ def voices_router(host: Host) -> APIRouter:
             raise InvalidConfig(where="of", why=f"it must be {' or '.join(VOICES_AS)}", param="of")
         library = host.owner_library(request.headers)
         cards = await host.run_in_worker(library.search, search[:256]) if search.strip() else library.cards()
-        found = listed(library, cards, speakers())
-        return {**found, "voices": as_objects(speakers(), cards)} if of == OBJECTS else found
+        found = describe_voices(library, cards, speakers())
+        return {**found, "voices": voice_objects(speakers(), cards)} if of == OBJECTS else found
 
     @router.post(VOICES)
-    @documented(body=VoiceUpload, body_media=FORM, answer=CreatedVoice, refusals=LIBRARY)
+    @documented(body=VoiceUpload, body_media=FORM, response=CreatedVoice, refusals=LIBRARY)
     async def create(request: Request) -> Reply:
         """Store a new voice from a recording or from an exported voice file."""
         form, library = await read_form(request, host.settings.limits), host.owner_library(request.headers)
         card = await host.run_in_worker(store_voice, library, form, host.settings.limits, speakers())
         host.wake_prompts()
-        return created(library, card)
+        return describe_new_voice(library, card)
 
     @router.post(VOICES + "/check")
-    @documented(body=Recording, body_media=FORM, answer=VoiceCheck, refusals=LIBRARY)
+    @documented(body=Recording, body_media=FORM, response=VoiceCheck, refusals=LIBRARY)
     async def check(request: Request) -> Reply:
         """Check an uploaded recording and return advice, without storing the recording."""
         form = await read_form(request, host.settings.limits)
-        return checked(await host.run_in_worker(examined, form, host.settings.limits))
+        return describe_check(await host.run_in_worker(examined, form, host.settings.limits))
 
     # `name` is already URL-decoded and may contain a slash.
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
     @documented(
-        sound=("application/octet-stream", "application/zip"),
+        binary_types=("application/octet-stream", "application/zip"),
         refusals=VOICE_ERRORS | {NoRecording, InvalidConfig},
         parameters={"format": "voicebox: a profile of that program"},
     )
     async def voice_file(request: Request, name: str, format: str = "") -> Response:
         """Export a stored voice as a voice file, or as a profile of voicebox."""
-        library, card = known(request, name)
+        library, card = find_voice(request, name)
         if format not in ("", "voicebox"):
             raise InvalidConfig(where="format", why="it must be voicebox", param="format")
         if format:
@@ -146,33 +146,33 @@ def voices_router(host: Host) -> APIRouter:
         return Response(data, media_type=media_type, headers=headers)
 
     @router.api_route(VOICES + "/{name:path}/audio", methods=GET)
-    @documented(sound=("audio/wav",), refusals=VOICE_ERRORS | {NoRecording})
+    @documented(binary_types=("audio/wav",), refusals=VOICE_ERRORS | {NoRecording})
     async def voice_audio(request: Request, name: str) -> Response:
         """Return the reference audio of a stored voice as a WAV file."""
-        library, card = known(request, name)
+        library, card = find_voice(request, name)
         return Response(await host.run_in_worker(wav_of, library, card.id), media_type="audio/wav")
 
     @router.api_route(VOICES + "/{name:path}", methods=GET)
-    @documented(answer=StoredVoice, refusals=VOICE_ERRORS)
+    @documented(response=StoredVoice, refusals=VOICE_ERRORS)
     async def voice(request: Request, name: str) -> Reply:
         """Return the metadata of the stored voice with this name or id."""
-        return entry(*known(request, name))
+        return describe_voice(*find_voice(request, name))
 
     @router.patch(VOICES + "/{name:path}")
-    @documented(body=VoiceEdit, answer=StoredVoice, refusals=LIBRARY)
+    @documented(body=VoiceEdit, response=StoredVoice, refusals=LIBRARY)
     async def change(request: Request, name: str) -> Reply:
         """Change the name, the description or the tags of a stored voice."""
         edit = await read_edit(request, host.settings.limits)
-        library, card = changeable(request, name)
+        library, card = find_changeable_voice(request, name)
         if edit.name is not None and edit.name != card.name:
             check_free(edit.name, speakers())
-        return entry(library, await host.run_in_worker(library.change, card.id, edit))
+        return describe_voice(library, await host.run_in_worker(library.change, card.id, edit))
 
     @router.delete(VOICES + "/{name:path}")
-    @documented(answer=DeletedVoice, refusals=LIBRARY)
+    @documented(response=DeletedVoice, refusals=LIBRARY)
     async def delete(request: Request, name: str) -> JSONResponse:
         """Delete a stored voice permanently."""
-        library, card = changeable(request, name)
+        library, card = find_changeable_voice(request, name)
         await host.run_in_worker(library.delete, card.id)
         return JSONResponse(
             {"success": True, "id": card.id, "name": card.name, "object": "audio.voice.deleted", "deleted": True}
@@ -264,31 +264,31 @@ async def read_edit(request: Request, limits: Limits) -> Edit:
     return edit_of(decode(body.decode("utf-8", "replace")))
 
 
-def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
+def describe_voices(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
     """Return the response that lists all voices, in the formats of vLLM-Omni and OpenAI."""
     shadowed = [file_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
     problems = (*library.problems(), *(Problem(file, SHADOWED) for file in shadowed))
     return {
         "object": "list",
         "voices": [*dict.fromkeys([*speakers, *(card.name for card in cards)])],
-        "uploaded_voices": [uploaded(card) for card in cards],
-        "data": [entry(library, card) for card in cards],
+        "uploaded_voices": [describe_uploaded_voice(card) for card in cards],
+        "data": [describe_voice(library, card) for card in cards],
         "problems": [asdict(problem) for problem in problems],
     }
 
 
-def as_objects(speakers: list[str], cards: tuple[VoiceCard, ...]) -> list[Reply]:
+def voice_objects(speakers: list[str], cards: tuple[VoiceCard, ...]) -> list[Reply]:
     """Return all voices as objects with `id` and `name`."""
     names = {name: {"id": name, "name": name} for name in speakers}
     return [*names.values(), *({"id": card.id, "name": card.name} for card in cards)]
 
 
-def created(library: OwnerLibrary, card: VoiceCard) -> Reply:
+def describe_new_voice(library: OwnerLibrary, card: VoiceCard) -> Reply:
     """Return the response for a new voice, with the fields of OpenAI and vLLM-Omni."""
-    return {"success": True, "voice": uploaded(card), **entry(library, card)}
+    return {"success": True, "voice": describe_uploaded_voice(card), **describe_voice(library, card)}
 
 
-def checked(found: Examination) -> Reply:
+def describe_check(found: Examination) -> Reply:
     """Return the response for a checked recording: duration, levels and advice."""
     advice = list(found.advice)
     if found.mismatch is not None:
@@ -304,7 +304,7 @@ def checked(found: Examination) -> Reply:
     }
 
 
-def entry(library: OwnerLibrary, card: VoiceCard) -> Reply:
+def describe_voice(library: OwnerLibrary, card: VoiceCard) -> Reply:
     """Return the description of a stored voice in OpenAI's format, with additional fields."""
     return {
         **asdict(card),
@@ -317,7 +317,7 @@ def entry(library: OwnerLibrary, card: VoiceCard) -> Reply:
     }
 
 
-def uploaded(card: VoiceCard) -> Reply:
+def describe_uploaded_voice(card: VoiceCard) -> Reply:
     """Return the description of a stored voice in vLLM-Omni's format."""
     reply: dict[str, Any] = {
         "name": card.name,

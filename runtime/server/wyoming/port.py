@@ -14,7 +14,7 @@ from runtime.errors import RateLimited, SpeechError
 from runtime.server.caller import CALLER, Caller
 from runtime.server.engine_host import Host
 from runtime.server.rate_limit import RateLimit
-from runtime.server.websocket_routes import new_id, shared, speak
+from runtime.server.websocket_routes import new_id, session_arguments, speak
 from runtime.server.wyoming import messages
 from runtime.server.wyoming.announcement import announced, check_announced
 from runtime.server.wyoming.event_socket import EventSocket
@@ -103,7 +103,7 @@ class WyomingPort:
         else:
             CALLER.set(Caller(address, wait_s=partial(self._rate_limit.wait_s, address.encode())))
             with self._caps.holding(address):
-                dialect = WyomingSession(**shared(self._host, socket))
+                dialect = WyomingSession(**session_arguments(self._host, socket))
                 await speak(socket, self._host, dialect, name=DIALECT, session_id=new_id())
         finally:
             await socket.leave()

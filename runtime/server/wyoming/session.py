@@ -35,7 +35,7 @@ _MAX_LATER = 64  # Maximum number of texts that wait for the current one. Above 
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Spoken(Utterance[Voice]):
+class WyomingUtterance(Utterance[Voice]):
     """Utterance of one complete or streamed text."""
 
     in_pieces: bool
@@ -47,16 +47,16 @@ class Spoken(Utterance[Voice]):
         return self.in_pieces and self.is_complete and not (self.is_submitted or self.is_readable)
 
 
-class WyomingSession(SingleErrorDialect[Spoken]):
+class WyomingSession(SingleErrorDialect[WyomingUtterance]):
     """Session of one client in the Wyoming protocol."""
 
-    def __init__(self, *, cards: Sequence[ModelCard], library: VoiceLibrary, **shared: Any) -> None:
-        super().__init__(cards=cards, library=library, **shared)
+    def __init__(self, *, cards: Sequence[ModelCard], library: VoiceLibrary, **common_arguments: Any) -> None:
+        super().__init__(cards=cards, library=library, **common_arguments)
         self._cards = cards
         self._library = library
         self._models = frozenset(name for card in cards for name in (card.name, *card.adapters))
         # Filtered texts in order of arrival. The first text is being spoken, and the last may still be incomplete.
-        self._texts: deque[Spoken] = deque()
+        self._texts: deque[WyomingUtterance] = deque()
         self._error: BadRequest | None = None  # Error in an event, which is sent after the texts before it.
 
     @property
@@ -65,26 +65,26 @@ class WyomingSession(SingleErrorDialect[Spoken]):
 
     # --- Events of the engine.
 
-    def _on_event(self, utterance: Spoken, event: SpeechEvent) -> None:
+    def _on_event(self, utterance: WyomingUtterance, event: SpeechEvent) -> None:
         self._timers.restart_idle()
         match event:
             case AudioChunk(pcm=pcm):
-                self._begin_sound(utterance)
-                self._send_sound(utterance, pcm)
+                self._send_audio_start(utterance)
+                self._send_pcm(utterance, pcm)
             case Finished():
-                self._begin_sound(utterance)
+                self._send_audio_start(utterance)
                 self.send_queue.add_message(messages.AUDIO_STOP)
                 self._end(utterance)
                 self.work()
             case Broken(error=error):
                 self._fail(utterance, error)
 
-    def _begin_sound(self, utterance: Spoken) -> None:
+    def _send_audio_start(self, utterance: WyomingUtterance) -> None:
         if not utterance.is_heard:
             utterance.is_heard = True
             self.send_queue.add_message(messages.AUDIO_START)
 
-    def _end(self, utterance: Spoken) -> None:
+    def _end(self, utterance: WyomingUtterance) -> None:
         """Report the end of the first text."""
         if utterance.in_pieces:
             self.send_queue.add_message(messages.SYNTHESIZE_STOPPED)
@@ -113,7 +113,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
     # --- Events of the client.
 
     @property
-    def _received(self) -> Spoken | None:
+    def _received(self) -> WyomingUtterance | None:
         """Return the text that is not complete yet."""
         return self._texts[-1] if self._texts and self._texts[-1].takes_text else None
 
@@ -142,13 +142,13 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         received = self._received
         match event:
             case Synthesize() if received is None:
-                text = self._begun(event, in_pieces=False)
+                text = self._begin_utterance(event, in_pieces=False)
                 text.queue_text(text.text.add(event.text, self._clock()))
                 self._complete(text)
             case Synthesize():
                 pass  # The pieces of this text have already arrived.
             case SynthesizeStart() if received is None:
-                self._begun(event, in_pieces=True)
+                self._begin_utterance(event, in_pieces=True)
             case SynthesizeChunk() if received is not None:
                 received.text.count(event.text)
                 received.queue_text(received.text.add(event.text, self._clock()))
@@ -159,17 +159,17 @@ class WyomingSession(SingleErrorDialect[Spoken]):
             case _:
                 raise OutOfOrder(what="A piece of a text", why="no text was started with synthesize-start")
 
-    def _begun(self, event: SynthesizeStart, *, in_pieces: bool) -> Spoken:
+    def _begin_utterance(self, event: SynthesizeStart, *, in_pieces: bool) -> WyomingUtterance:
         voice = event.voice or Voice()
         model = voice.name if voice.name in self._models else None
         name = voice.speaker or (None if model else voice.name)
         resolved = self._resolver.resolve(mode=None, model=model, voice=name, has_reference=False)
         pause_s = self._limits.max_buffer_delay_ms / 1000 if in_pieces else None
         text = GrowingText(self._limits, "markdown" if in_pieces else "none", pause_s)
-        self._texts.append(Spoken(self._commands, self._chosen(voice, resolved), text, in_pieces=in_pieces))
+        self._texts.append(WyomingUtterance(self._commands, self._chosen(voice, resolved), text, in_pieces=in_pieces))
         return self._texts[-1]
 
-    def _complete(self, utterance: Spoken) -> None:
+    def _complete(self, utterance: WyomingUtterance) -> None:
         utterance.queue_text(utterance.text.finish())
         utterance.is_complete = True
 

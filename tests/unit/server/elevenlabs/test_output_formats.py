@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat, SoundWriter
+from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, AudioWriter, OutputFormat
 
 SECONDS = 1.0
 TONE = (8000 * np.sin(np.arange(24_000) * 2 * np.pi * 220 / 24_000)).astype("<i2").tobytes()
 
 
-def written(writer: SoundWriter) -> bytes:
+def written(writer: AudioWriter) -> bytes:
     pieces = (TONE[start : start + 3840] for start in range(0, len(TONE), 3840))
     return b"".join(map(writer.add, pieces)) + writer.finish()
 

@@ -13,7 +13,7 @@ from runtime.errors import EmptyText, InvalidConfig, Overloaded, SpeechError, Te
 from runtime.request import Mode, Refused, SpeechRequest
 from runtime.server.engine_host import Host
 from runtime.server.openai.schema import read_speech
-from runtime.server.openai.speech_responder import SpeechResponder, Whole
+from runtime.server.openai.speech_responder import CompleteAudio, SpeechResponder
 from runtime.settings import Settings
 from tests.support.library import MemoryLibrary
 from tests.support.scripted_engine import ScriptedEngine, chunk, finished, started
@@ -31,10 +31,12 @@ async def hosting(engine: ScriptedEngine) -> AsyncIterator[Host]:
         host.close()
 
 
-async def spoken(engine: ScriptedEngine, **fields: Any) -> Whole:
+async def spoken(engine: ScriptedEngine, **fields: Any) -> CompleteAudio:
     async with hosting(engine) as host:
         body = {"inputs": TURNS, "stream": False, "response_format": "pcm", **fields}
-        return await SpeechResponder(host, read_speech(body, is_in_batch=True), host.library, "r").whole()
+        return await SpeechResponder(
+            host, read_speech(body, is_in_batch=True), host.library, "r"
+        ).generate_complete_audio()
 
 
 def turns(count: int) -> dict[int, list[Any]]:

@@ -43,7 +43,7 @@ async def requested(**fields: Any) -> SpeechRequest:
     engine = ScriptedEngine({1: [started(), chunk(), finished()]})
     async with hosting(engine, (CLARAS_CARD, CLARA)) as host:
         body = read_speech({"input": "Hello.", "stream": False, "response_format": "pcm", **fields})
-        await SpeechResponder(host, body, host.library, "r").whole()
+        await SpeechResponder(host, body, host.library, "r").generate_complete_audio()
     return engine.requests[0]
 
 
@@ -85,7 +85,7 @@ async def test_empty_library_has_no_stored_voices() -> None:
         with pytest.raises(UnknownVoice):
             await SpeechResponder(
                 host, read_speech({"input": "Hi.", "voice": "clara", "stream": False}), host.library, "r"
-            ).whole()
+            ).generate_complete_audio()
 
 
 async def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tuple[list[int | None], bytes, int | None]:
@@ -100,7 +100,7 @@ async def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tup
     engine = ScriptedEngine(dict(script))
     async with hosting(engine) as host:
         body = {"input": "Hi.", "stream": False, "response_format": "pcm", "retries": retries, "seed": seed}
-        whole = await SpeechResponder(host, read_speech(body), host.library, "r").whole()
+        whole = await SpeechResponder(host, read_speech(body), host.library, "r").generate_complete_audio()
     return [request.seed for request in engine.requests], whole.audio, whole.seed
 
 
@@ -156,7 +156,7 @@ async def test_complete_reply_has_the_requested_loudness() -> None:
 
     async with hosting(ScriptedEngine({1: [started(), loud, finished()]})) as host:
         body = {"input": "Hi.", "stream": False, "response_format": "pcm", "loudness_lufs": -20}
-        result = (await SpeechResponder(host, read_speech(body), host.library, "r").whole()).audio
+        result = (await SpeechResponder(host, read_speech(body), host.library, "r").generate_complete_audio()).audio
     before, after = integrated(speech), integrated(np.frombuffer(result, "<i2"))
     assert before is not None
     assert after is not None

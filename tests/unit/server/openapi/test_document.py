@@ -70,7 +70,7 @@ def test_undocumented_route_is_detected() -> None:
         """Return a text, as a route whose response is not documented."""
 
     @bare.get("/silent")
-    @documented(answer=str)
+    @documented(response=str)
     async def silent() -> None: ...
 
     assert undocumented(bare.routes)[-2:] == ["/new", "/silent"]

@@ -6,7 +6,7 @@ import sys
 import time
 
 from runtime.server.text.filter import PIECE_CHARS, filtered
-from runtime.server.text.text_thread import TextThread, rest
+from runtime.server.text.text_thread import TextThread, sleep_if_throttled
 
 WORKED_S = 0.08
 
@@ -15,7 +15,7 @@ def _work(seconds: float) -> float:
     """Compute until `seconds` of processor time have passed, and return the elapsed seconds."""
     began, end = time.monotonic(), time.thread_time() + seconds
     while time.thread_time() < end:
-        rest()
+        sleep_if_throttled()
     return time.monotonic() - began
 
 

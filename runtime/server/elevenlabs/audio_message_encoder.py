@@ -9,7 +9,7 @@ from runtime.shared.pcm_formats import PcmWriter
 from runtime.shared.word_times import TimedWords
 
 
-class SoundMessages:
+class AudioMessageEncoder:
     """Encoder of one context's audio messages, which contain audio and character times.
 
     Thread: any, but only one at a time.
