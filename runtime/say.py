@@ -30,7 +30,7 @@ from runtime.request import (
 )
 from runtime.settings import Limits, Settings
 from runtime.shared.inline_tags import tag_pattern
-from runtime.shared.pronouncing import pronounced
+from runtime.shared.pronouncing import replace_words
 from runtime.shared.reference import load_reference
 from runtime.voices.examination import clean_reference
 
@@ -170,7 +170,7 @@ def _pronounced(arguments: argparse.Namespace, limits: Limits) -> str:
                 name="--pronounce", value=repr(kwargs), why="it must be WORD=SAID, with neither side empty"
             )
         entries.append((word, replacement))
-    return pronounced(arguments.text, entries, tag_pattern(limits, brackets=arguments.tags))[0]
+    return replace_words(arguments.text, entries, tag_pattern(limits, brackets=arguments.tags))[0]
 
 
 def _request(arguments: argparse.Namespace, limits: Limits) -> SpeechRequest:

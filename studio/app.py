@@ -17,7 +17,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.settings import Settings
-from runtime.shared.port.errors import no_socket, unrouted
+from runtime.shared.port.errors import refuse_unknown_websocket, unmatched_route_error
 from runtime.shared.port.guard import RequestGuard
 from runtime.shared.port.origins import Cors, Hosts, Origins
 from runtime.shipped import shipped
@@ -87,7 +87,7 @@ def build(
         return JSONResponse({"status": "ok"})
 
     async def not_routed(request: Request) -> Response:
-        return unrouted(app.router.routes[:last], request.scope)
+        return unmatched_route_error(app.router.routes[:last], request.scope)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.downloads = downloads  # The first state that the page receives includes the downloads.
@@ -148,4 +148,4 @@ class _NoSockets:
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (no_socket if scope["type"] == "websocket" else self._page)(scope, receive, send)
+        await (refuse_unknown_websocket if scope["type"] == "websocket" else self._page)(scope, receive, send)

@@ -24,7 +24,7 @@ from runtime.cluster.view import HEALTH_OF_SERVE
 from runtime.errors import InvalidSetting, NoReplica, PortInUse, ReplicaLost, TooManyConnections
 from runtime.request import Mode
 from runtime.settings import Settings
-from runtime.shared.port.errors import DIALECT_PATHS, shaped
+from runtime.shared.port.errors import DIALECT_PATHS, format_error
 from runtime.shared.port.limits import ACCOUNT_HEADER
 from runtime.shared.port.serving import WYOMING_VARIABLE, address_of
 from runtime.shared.system import max_files
@@ -158,7 +158,7 @@ def map_files(settings: Settings, voices: Mapping[str, str]) -> dict[str, str]:
     }
     contents = {VOICES_MAP: "".join(f"{name} {mode}\n" for name, mode in voices.items())}
     for file, error in refusals.items():  # HAProxy uses the longest matching prefix.
-        lines = (f"{begin} {json.dumps(shaped(error, begin, ''))}\n" for begin in ("/", *DIALECT_PATHS))
+        lines = (f"{begin} {json.dumps(format_error(error, begin, ''))}\n" for begin in ("/", *DIALECT_PATHS))
         contents[file] = "".join(lines)
     return contents
 

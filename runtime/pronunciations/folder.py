@@ -37,7 +37,7 @@ class DictionaryEdit:
     # Function that maps the current words to the new words.
     words: Callable[[tuple[Word, ...]], Iterable[Word]] | None = None
 
-    def of(self, dictionary: PronunciationDictionary, now: float) -> PronunciationDictionary:
+    def apply_to(self, dictionary: PronunciationDictionary, now: float) -> PronunciationDictionary:
         """Return a copy of the dictionary with these changes.
 
         Args:
@@ -124,7 +124,7 @@ class DictionaryFolder:
             InvalidConfig: A value is invalid.
         """
         with self._writing():
-            return self._put(edit.of(self._known(dictionary_id), time.time()))
+            return self._put(edit.apply_to(self._known(dictionary_id), time.time()))
 
     def delete(self, dictionary_id: str) -> None:
         """Delete a dictionary permanently.

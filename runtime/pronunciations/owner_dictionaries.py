@@ -52,4 +52,4 @@ class OwnerDictionaries(Owned[DictionaryFolder, PronunciationDictionary, Diction
 
     def _check_count(self) -> None:
         if self.max_items:  # Without a limit, the files are not counted because counting reads all of them.
-            self._check_room(len(self.own.all()))
+            self._check_limit(len(self.own.all()))

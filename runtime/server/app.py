@@ -34,7 +34,7 @@ from runtime.server.openapi import routes as openapi_routes
 from runtime.server.openapi.operations import UNREADY, documented
 from runtime.server.pronunciations import routes as pronunciation_routes
 from runtime.server.voices.routes import voices_router
-from runtime.shared.port.errors import error_response, no_socket, unrouted
+from runtime.shared.port.errors import error_response, refuse_unknown_websocket, unmatched_route_error
 from runtime.shared.port.guard import RequestGuard
 from runtime.shared.port.origins import ANY, Cors, Hosts, Origins
 from runtime.version import package_version
@@ -152,7 +152,7 @@ def create_app(host: Host) -> FastAPI:
 
     @app.exception_handler(HTTPException)
     async def not_routed(request: Request, _: HTTPException) -> Response:
-        return unrouted(app.router.routes, request.scope)
+        return unmatched_route_error(app.router.routes, request.scope)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> JSONResponse:
@@ -162,7 +162,7 @@ def create_app(host: Host) -> FastAPI:
     routed = app.router.default
 
     async def default(scope: Scope, receive: Receive, send: Send) -> None:
-        await (no_socket if scope["type"] == "websocket" else routed)(scope, receive, send)
+        await (refuse_unknown_websocket if scope["type"] == "websocket" else routed)(scope, receive, send)
 
     app.router.default = default
     return app

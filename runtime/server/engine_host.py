@@ -157,7 +157,7 @@ class Host:
 
     def owner_library(self, headers: Mapping[str, str]) -> OwnerLibrary:
         """Return the library of the owner named in `headers`, including the shared voices."""
-        return self.owner_libraries.of(headers.get(OWNER_HEADER, ""))
+        return self.owner_libraries.library_of(headers.get(OWNER_HEADER, ""))
 
     @contextmanager
     def answering(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ import regex
 from runtime.errors import BadRequest, PausesTooLong, PauseTooLong, TagTooLong
 from runtime.settings import Limits
 from runtime.shared import ssml
-from runtime.shared.style_words import names_style
+from runtime.shared.style_words import is_style_description
 
 NEUTRAL = "neutral"
 DEFAULT_PAUSE_S = "0.5"
@@ -196,7 +196,7 @@ def _tag_of(inside: str) -> Style | Pause | None:
         return Style("")
     if explicit := _ANY_STYLE.match(content):
         return Style(content[explicit.end() :])
-    return Style(content) if names_style(content) else None
+    return Style(content) if is_style_description(content) else None
 
 
 def is_tag(bracket: str) -> bool:

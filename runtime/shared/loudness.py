@@ -30,7 +30,7 @@ _LIMITED_SAMPLES = 600 * SAMPLE_RATE  # Number of samples that are limited at on
 _OVERLAP_SAMPLES = 200 * _BLOCK_SAMPLES  # The overlap is longer than the reach of limiter and resampler.
 
 
-def integrated(samples: NDArray[np.int16]) -> float | None:
+def measure_loudness(samples: NDArray[np.int16]) -> float | None:
     """Return the gated integrated loudness of audio in LUFS.
 
     Returns:
@@ -38,10 +38,10 @@ def integrated(samples: NDArray[np.int16]) -> float | None:
 
     Shapes: samples [N], mono, 24 kHz.
     """
-    return integrated_of(_pieces(samples))
+    return measure_loudness_of_pieces(_pieces(samples))
 
 
-def integrated_of(pieces: Iterable[NDArray[np.int16]]) -> float | None:
+def measure_loudness_of_pieces(pieces: Iterable[NDArray[np.int16]]) -> float | None:
     """Return the gated integrated loudness in LUFS of audio that is given in pieces.
 
     Returns:
@@ -88,7 +88,7 @@ def gain_to(target_lufs: float, loudness: float | None) -> float:
     return 0.0 if loudness is None else min(target_lufs - loudness, MAX_GAIN_DB)
 
 
-def levelled(
+def normalize_loudness(
     samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
 ) -> NDArray[np.int16]:
     """Change the loudness of audio to a target and limit the peaks.
@@ -102,26 +102,26 @@ def levelled(
 
     Shapes: samples [N] -> [N].
     """
-    return np.concatenate([samples[:0], *levelled_pieces(samples, target_lufs, ceiling_dbtp=ceiling_dbtp)])
+    return np.concatenate([samples[:0], *normalize_loudness_in_pieces(samples, target_lufs, ceiling_dbtp=ceiling_dbtp)])
 
 
-def levelled_pieces(
+def normalize_loudness_in_pieces(
     samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
 ) -> Iterator[NDArray[np.int16]]:
-    """Yield the result of `levelled` in pieces of up to 10 s.
+    """Yield the result of `normalize_loudness` in pieces of up to 10 s.
 
     The samples may be a memory-mapped file of several hours. They are read several times, because the limiter reduces
     the loudness.
 
     Shapes: samples [N], mono, 24 kHz.
     """
-    loudness = integrated(samples)
+    loudness = measure_loudness(samples)
     if loudness is None:
         yield from _pieces(samples)
         return
     gain_db = gain_to(target_lufs, loudness)
     for _ in range(_PASSES):
-        missing = target_lufs - (integrated_of(_limited(samples, gain_db, ceiling_dbtp)) or target_lufs)
+        missing = target_lufs - (measure_loudness_of_pieces(_limited(samples, gain_db, ceiling_dbtp)) or target_lufs)
         if abs(missing) < 0.1 or gain_db + missing > MAX_GAIN_DB:
             break
         gain_db += missing

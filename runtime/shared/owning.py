@@ -18,13 +18,13 @@ class Store(Protocol):
     def delete(self, _id: str, /) -> None: ...
 
 
-Kept = TypeVar("Kept", bound=Store)
+StoreType = TypeVar("StoreType", bound=Store)
 Item = TypeVar("Item")
 Edit = TypeVar("Edit")
 
 
 @dataclass(frozen=True, slots=True)
-class Owned(Generic[Kept, Item, Edit]):
+class Owned(Generic[StoreType, Item, Edit]):
     """Stored items that an owner can use.
 
     The owner can change the owner's items. The shared items are read-only.
@@ -35,8 +35,8 @@ class Owned(Generic[Kept, Item, Edit]):
     not_yours: ClassVar[type[SpeechError]]  # Error for the change of a shared item.
     too_many: ClassVar[type[SpeechError]]  # Error for an item above the limit.
 
-    own: Kept
-    common: Kept | None = None  # Shared items, or None if `own` has the shared items.
+    own: StoreType
+    common: StoreType | None = None  # Shared items, or None if `own` has the shared items.
     max_items: int = 0  # Maximum number of own items, or 0 if it is unlimited.
 
     def find(self, item_id: str) -> Item | None:
@@ -75,7 +75,7 @@ class Owned(Generic[Kept, Item, Edit]):
         if not self.owns(item_id) and self.find(item_id) is not None:
             raise self.not_yours
 
-    def _check_room(self, count: int) -> None:
+    def _check_limit(self, count: int) -> None:
         """Raise `too_many` if the owner, who has stored `count` items, may not store one more."""
         if self.max_items and count >= self.max_items:
             raise self.too_many(limit=self.max_items)

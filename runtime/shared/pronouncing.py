@@ -41,22 +41,24 @@ _LOOKBEHIND_CHARS = 2  # Number of characters before a match that determine if i
 class Dictionary:
     """Pronunciation dictionary in a form in which words are found fast.
 
-    Text in square brackets that matches `apart` is protected only if it is a tag, or would become a tag by
+    Text in square brackets that matches `markup` is protected only if it is a tag, or would become a tag by
     replacements.
 
     Args:
         entries: Words with replacements. If a word occurs more than once, its first entry is used.
-        apart: Regular expression for markup that is never replaced, or "".
+        markup: Regular expression for markup that is never replaced, or "".
     """
 
-    def __init__(self, entries: Iterable[Entry], apart: str = "") -> None:
+    def __init__(self, entries: Iterable[Entry], markup: str = "") -> None:
         listed = [entry if len(entry) == 3 else (*entry, False) for entry in entries]
-        if apart:
+        if markup:
             listed = [
                 (word, replacement.translate(_WITHOUT_BRACKETS), is_exact) for word, replacement, is_exact in listed
             ]
-        self._written = {_spaced(word): replacement for word, replacement, _ in reversed(listed)}
-        self._folded = {_fold(word): replacement for word, replacement, is_exact in reversed(listed) if not is_exact}
+        self._replacements = {_spaced(word): replacement for word, replacement, _ in reversed(listed)}
+        self._folded_replacements = {
+            _fold(word): replacement for word, replacement, is_exact in reversed(listed) if not is_exact
+        }
         forms = {
             (_one_spaced(unicodedata.normalize(form, word)), is_exact)
             for word, _, is_exact in listed
@@ -67,7 +69,7 @@ class Dictionary:
         self._sorted = sorted(self._in_any_case.union(map(_in_one_case, self._exact)))
         self._firsts = {form[0] for form in self._sorted}
         self._lengths = sorted({len(form) for form in self._sorted}, reverse=True)
-        self.apart = regex.compile(apart, _FLAGS) if apart else None
+        self.markup = regex.compile(markup, _FLAGS) if markup else None
 
     def find(self, line: Line, start: int = 0) -> Iterator[tuple[int, int, str]]:
         """Yield the start, the end and the replacement of each word and tag in a text.
@@ -75,20 +77,20 @@ class Dictionary:
         The search begins at the index `start`. The replacement of a tag is the unchanged tag.
         """
         text = line.text
-        apart = self._next_apart(text, start)
+        markup = self._next_markup(text, start)
         for index, at in enumerate(line.offsets[:-1]):
             if at < start:
                 continue
-            if apart is not None and apart.start() < start:
-                apart = self._next_apart(text, start)
-            if apart is not None and at >= apart.start():
-                start = apart.end()
-                yield apart.start(), start, apart[0]
+            if markup is not None and markup.start() < start:
+                markup = self._next_markup(text, start)
+            if markup is not None and at >= markup.start():
+                start = markup.end()
+                yield markup.start(), start, markup[0]
             elif end := self._end_of_word(line, index):
                 yield at, end, self._replacement(text[at:end])
                 start = end
 
-    def begun(self, line: Line, start: int) -> int:
+    def incomplete_word_start(self, line: Line, start: int) -> int:
         """Return the index of the first word that may change when more text arrives.
 
         Words before the index `start` are ignored. If no word may change, the result is the end of the line.
@@ -96,11 +98,13 @@ class Dictionary:
         longest = max(self._lengths, default=0)
         indices = range(max(0, len(line.folded) - longest - 1), len(line.folded))
         begun = (
-            line.offsets[index] for index in indices if line.offsets[index] >= start and self._is_begun(line, index)
+            line.offsets[index]
+            for index in indices
+            if line.offsets[index] >= start and self._is_incomplete(line, index)
         )
         return next(begun, len(line.text))
 
-    def replaced(self, text: str) -> tuple[str, int]:
+    def replace_in(self, text: str) -> tuple[str, int]:
         """Replace words in a complete text.
 
         Returns:
@@ -114,15 +118,15 @@ class Dictionary:
             at = end
         return "".join(parts) + text[at:], count
 
-    def _next_apart(self, text: str, start: int) -> regex.Match[str] | None:
-        while self.apart is not None and (found := self.apart.search(text, start)) is not None:
+    def _next_markup(self, text: str, start: int) -> regex.Match[str] | None:
+        while self.markup is not None and (found := self.markup.search(text, start)) is not None:
             if self._is_or_becomes_tag(found[0]):
                 return found
             start = found.start() + 1
         return None
 
     def _is_or_becomes_tag(self, bracket: str) -> bool:
-        return is_tag(bracket) or is_tag(bracket[0] + self.replaced(bracket[1:-1])[0] + bracket[-1])
+        return is_tag(bracket) or is_tag(bracket[0] + self.replace_in(bracket[1:-1])[0] + bracket[-1])
 
     def _end_of_word(self, line: Line, index: int) -> int:
         """Return the end index (in the text) of the longest whole word at an index of the line.
@@ -142,7 +146,7 @@ class Dictionary:
     def _has(self, plain: str, folded: str) -> bool:
         return folded in self._in_any_case or plain in self._exact
 
-    def _is_begun(self, line: Line, index: int) -> bool:
+    def _is_incomplete(self, line: Line, index: int) -> bool:
         """True if the rest of the line is the start of a word or of a number.
 
         A number may continue after `.` or `,`.
@@ -157,7 +161,7 @@ class Dictionary:
         return bool(number) and mark in ".," and _is_number(number[-1]) and self._has(line.plain[index:-1], number)
 
     def _replacement(self, word: str) -> str:
-        return self._written.get(_spaced(word)) or self._folded.get(_fold(word)) or word
+        return self._replacements.get(_spaced(word)) or self._folded_replacements.get(_fold(word)) or word
 
 
 class Line:
@@ -202,26 +206,28 @@ class GrowingPronunciation:
         """
         self._text += text
         line = Line(self._text)
-        return self._give(line, min(self._dictionary.begun(line, self._given), self._begun_apart()))
+        return self._give(
+            line, min(self._dictionary.incomplete_word_start(line, self._given), self._incomplete_markup_start())
+        )
 
     def flush(self) -> str:
         """Return the text that was held back, with replaced words, as if the input ended here.
 
         Incomplete markup is still held back.
         """
-        return self._give(Line(self._text), self._begun_apart())
+        return self._give(Line(self._text), self._incomplete_markup_start())
 
     def finish(self) -> str:
         """End the input and return the text that was held back, with replaced words."""
         return self._give(Line(self._text), len(self._text))
 
-    def _begun_apart(self) -> int:
+    def _incomplete_markup_start(self) -> int:
         """Return the start index of markup that later text may complete, or the end of the text."""
-        text, apart = self._text, self._dictionary.apart
-        if apart is None:
+        text, markup = self._text, self._dictionary.markup
+        if markup is None:
             return len(text)
         starts = sorted(text.rfind(bracket, self._given) for bracket in "[<")
-        begun = ((start, apart.fullmatch(text, start, partial=True)) for start in starts if start >= 0)
+        begun = ((start, markup.fullmatch(text, start, partial=True)) for start in starts if start >= 0)
         return next((start for start, found in begun if found is not None and found.partial), len(text))
 
     def _give(self, line: Line, end: int) -> str:
@@ -243,24 +249,24 @@ class GrowingPronunciation:
         return "".join(parts)
 
 
-def pronounced(text: str, entries: Iterable[Entry], apart: str = "") -> tuple[str, int]:
+def replace_words(text: str, entries: Iterable[Entry], markup: str = "") -> tuple[str, int]:
     """Replace words in a complete text.
 
     Args:
         text: Text to change.
         entries: Words with replacements.
-        apart: Regular expression for markup that is never replaced, or "".
+        markup: Regular expression for markup that is never replaced, or "".
 
     Returns:
         Text after the replacements, and the number of replacements.
     """
-    return dictionary_of(tuple(entries), apart).replaced(text)
+    return dictionary_of(tuple(entries), markup).replace_in(text)
 
 
 @lru_cache(32)
-def dictionary_of(entries: tuple[Entry, ...], apart: str) -> Dictionary:
+def dictionary_of(entries: tuple[Entry, ...], markup: str) -> Dictionary:
     """Return a cached `Dictionary` for these entries."""
-    return Dictionary(entries, apart)
+    return Dictionary(entries, markup)
 
 
 def _may_start(text: str, start: int) -> bool:

@@ -88,7 +88,7 @@ def for_page() -> dict[str, str]:
     return {"styles": STYLES.strip(), "qualifiers": QUALIFIERS.strip(), "wide": _WIDE.pattern}
 
 
-def names_style(text: str) -> bool:
+def is_style_description(text: str) -> bool:
     """True if the whole text describes a way of speaking."""
     parts = _WORD.findall(text.casefold().replace("’", "'"))
     has_style = False

@@ -12,12 +12,12 @@ class TimeShare:
     Args:
         share: Fraction of the time that may be used, from 0 to 1.
         burst_s: Seconds that may be used at once.
-        max_rest_s: Maximum pause in seconds.
+        max_pause_s: Maximum pause in seconds.
     """
 
     share: float
     burst_s: float
-    max_rest_s: float
+    max_pause_s: float
     _debt_s: float = 0.0
     _charged_at: float = 0.0
 
@@ -32,4 +32,4 @@ class TimeShare:
         rate = self.share / users
         self._debt_s = max(0.0, self._debt_s - rate * (now - self._charged_at)) + used_s
         self._charged_at = now
-        return min(self.max_rest_s, max(0.0, self._debt_s - self.burst_s) / rate)
+        return min(self.max_pause_s, max(0.0, self._debt_s - self.burst_s) / rate)

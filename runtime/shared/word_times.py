@@ -48,7 +48,7 @@ class TimedWords:
         self.start.append(round(start, 3))
         self.end.append(round(end, 3))
 
-    def moved(self, seconds: float) -> TimedWords:
+    def shifted_by(self, seconds: float) -> TimedWords:
         """Return a copy of the words with times that are later by this number of seconds."""
         if not seconds:
             return self
@@ -98,7 +98,7 @@ class WordTimes:
         """
         self._spans.extend(spans_of(self._tail))
         self._tail = ""
-        timed = shared_out(
+        timed = divide_time_by_length(
             self._spans, self._returned_until_s, max(self._returned_until_s, self._samples / SAMPLE_RATE)
         )
         self._spans.clear()
@@ -110,7 +110,7 @@ def spans_of(text: str) -> list[str]:
     return [span.group() for span in _WORD.finditer(text)]
 
 
-def shared_out(spans: Iterable[str], start: float, end: float) -> TimedWords:
+def divide_time_by_length(spans: Iterable[str], start: float, end: float) -> TimedWords:
     """Divide the time from `start` to `end` between words, and return the words with times.
 
     The time of a word is proportional to its length.

@@ -33,7 +33,7 @@ class Examination:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Intake:
+class PreparedRecording:
     """Recording that was checked and trimmed, so that it can be stored as a voice.
 
     Shapes: samples [M] float32, mono, 24 kHz.
@@ -86,7 +86,7 @@ def require_speech(examination: Examination, limits: Limits) -> None:
         raise BadReferenceAudio(why=f"{trimmed_s:.2f} s of it is left after trimming; at least {min_s:g} s is needed")
 
 
-def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limits: Limits) -> Intake:
+def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limits: Limits) -> PreparedRecording:
     """Check and trim a recording, and return it in a form that can be stored as a voice.
 
     Args:
@@ -109,7 +109,7 @@ def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limi
     # Maximum number of samples of a reference, including the appended pause.
     longest = int(limits.max_reference_s * SAMPLE_RATE)
     speech = _ended(samples[round(examination.start_s * SAMPLE_RATE) : round(examination.end_s * SAMPLE_RATE)])
-    return Intake(samples=speech[:longest], speech_s=examination.speech_s, advice=examination.advice)
+    return PreparedRecording(samples=speech[:longest], speech_s=examination.speech_s, advice=examination.advice)
 
 
 def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -29,7 +29,7 @@ from runtime.shared.files import locked, make_private, remove_file, replace_file
 from runtime.shared.names import checked_name, is_id, name_key, new_id
 from runtime.shared.system import flags
 from runtime.voices.index import Index, IndexEntry
-from runtime.voices.listing import SUFFIX, UNREADABLE_SUFFIX, Problem, VoiceListing, file_of, listed
+from runtime.voices.listing import SUFFIX, UNREADABLE_SUFFIX, VoiceFileProblem, VoiceListing, create_listing, file_of
 from runtime.voices.voice import Edit, Voice, VoiceCard, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
 
@@ -73,7 +73,7 @@ class Library:
         self._index: Index | None = None
         self._entries: dict[str, IndexEntry] = {}  # Entries by file name, as in the index.
         self._listing = VoiceListing()
-        self._aside: tuple[str, ...] = ()  # Names of damaged files that were renamed.
+        self._unreadable_files: tuple[str, ...] = ()  # Names of damaged files that were renamed.
 
     def open(self) -> None:
         """Read the folder, and delete temporary files that were left by killed processes.
@@ -84,7 +84,7 @@ class Library:
             self._refresh()
             with contextlib.suppress(OSError), locked(self.folder):
                 sweep(self.folder)
-                self._set_aside()
+                self._rename_damaged_files()
             self._refresh()
         for problem in self._listing.problems:
             log.warning("%s in the folder of the voices cannot be used: %s", problem.file, problem.why)
@@ -122,7 +122,7 @@ class Library:
         cards = [card for card in listing.cards if card.id in ids]
         return tuple(sorted(cards, key=lambda card: -card.created_at) if newest_first else cards)
 
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[VoiceFileProblem, ...]:
         """Return the unusable voice files with the reason for each file.
 
         A file is unusable if it is not a valid voice, or if another voice has the same name.
@@ -197,7 +197,7 @@ class Library:
             VoiceNotFound, VoiceFileInvalid: The voice no longer exists.
         """
         with self._writing():
-            return self._put(edit.of(self._read(voice_id)))
+            return self._put(edit.apply_to(self._read(voice_id)))
 
     def delete(self, voice_id: str) -> None:
         """Delete a voice permanently.
@@ -304,7 +304,7 @@ class Library:
             is_whole = self._follow(written, max_files)
         if not is_whole or (stamp is not None and time.time_ns() - stamp < SETTLED_NS):
             stamp = STALE_STAMP
-        self._listing = listed(stamp, self._entries.values(), self._aside)
+        self._listing = create_listing(stamp, self._entries.values(), self._unreadable_files)
 
     def _follow(self, written: str | None, max_files: int | None) -> bool:
         """Read the changed files and update the index.
@@ -337,22 +337,22 @@ class Library:
         versions: dict[str, str] = {}
         try:
             with os.scandir(self.folder) as items:
-                aside = []
+                unreadable_files = []
                 for item in items:
                     if item.name.endswith(SUFFIX + UNREADABLE_SUFFIX):
-                        aside.append(item.name)
+                        unreadable_files.append(item.name)
                     elif item.name.endswith(SUFFIX) and not item.name.startswith("."):
                         with contextlib.suppress(OSError):  # The file may have been deleted in the meantime.
                             state = item.stat(follow_symlinks=False)
                             versions[item.name] = f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
-                self._aside = tuple(aside)
+                self._unreadable_files = tuple(unreadable_files)
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError:
             return None
         return versions
 
-    def _set_aside(self) -> None:
+    def _rename_damaged_files(self) -> None:
         """Rename damaged files, so that they are not read again.
 
         The caller must hold the lock. Recent files are skipped because they may still be being copied. Files of a newer

@@ -14,7 +14,7 @@ UNREADABLE_SUFFIX = ".unreadable"  # Suffix of damaged files that were renamed.
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class VoiceFileProblem:
     """File in the voice folder that is not a valid voice.
 
     `file` is its name without the folder.
@@ -34,14 +34,16 @@ class VoiceListing:
     by_name: Mapping[str, VoiceCard] = field(default_factory=dict)
     # Fingerprints of each voice's prompts, by voice id.
     prompts: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[VoiceFileProblem, ...] = ()
 
 
 def file_of(voice_id: str) -> str:
     return voice_id + SUFFIX
 
 
-def listed(stamp: int | None, entries: Collection[IndexEntry], aside: Collection[str] = ()) -> VoiceListing:
+def create_listing(
+    stamp: int | None, entries: Collection[IndexEntry], unreadable_files: Collection[str] = ()
+) -> VoiceListing:
     """Create the listing of a voice folder from the rows of its index.
 
     If two voices have the same name, only the older voice is listed.
@@ -49,17 +51,19 @@ def listed(stamp: int | None, entries: Collection[IndexEntry], aside: Collection
     Args:
         stamp: Modification time of the folder in ns, or None if the folder does not exist.
         entries: Rows of the index.
-        aside: Names of damaged files that were renamed.
+        unreadable_files: Names of damaged files that were renamed.
     """
     by_name: dict[str, VoiceCard] = {}
-    problems = [Problem(entry.file, entry.problem) for entry in entries if entry.problem is not None]
-    problems += [Problem(file, "It could not be read and was set aside.") for file in aside]
+    problems = [VoiceFileProblem(entry.file, entry.problem) for entry in entries if entry.problem is not None]
+    problems += [VoiceFileProblem(file, "It could not be read and was set aside.") for file in unreadable_files]
     cards = sorted(
         (entry.card for entry in entries if entry.card is not None), key=lambda card: (card.created_at, card.id)
     )
     for card in cards:
         if by_name.setdefault(name_key(card.name), card) is not card:
-            problems.append(Problem(file_of(card.id), "Another voice has its name; rename or delete one of them."))
+            problems.append(
+                VoiceFileProblem(file_of(card.id), "Another voice has its name; rename or delete one of them.")
+            )
     usable = tuple(card for _, card in sorted(by_name.items()))
     return VoiceListing(
         stamp=stamp,

@@ -17,7 +17,7 @@ from runtime.request import Reference
 from runtime.shared.names import name_key
 from runtime.shared.owning import Owned
 from runtime.voices.library import Library
-from runtime.voices.listing import Problem
+from runtime.voices.listing import VoiceFileProblem
 from runtime.voices.voice import Edit, Voice, VoiceCard
 
 FOLDER = "owners"
@@ -51,7 +51,7 @@ class OwnerLibrary(Owned[Library, VoiceCard, Edit]):
         """Search the owner's voices and the shared voices, like `Library.search`."""
         return _by_name(self.own.search(words), () if self.common is None else self.common.search(words))
 
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[VoiceFileProblem, ...]:
         """Return the owner's unusable voice files, with the reason for each file."""
         return self.own.problems()
 
@@ -72,7 +72,7 @@ class OwnerLibrary(Owned[Library, VoiceCard, Edit]):
             TooManyVoices: The owner has the maximum number of voices.
         """
         if replace_id is None:
-            self._check_room(len(self.own.cards()))
+            self._check_limit(len(self.own.cards()))
         return self.own.add(voice, replace_id=replace_id)
 
     def import_(self, voice: Voice) -> VoiceCard:
@@ -81,7 +81,7 @@ class OwnerLibrary(Owned[Library, VoiceCard, Edit]):
         Raises:
             TooManyVoices: The owner has the maximum number of voices.
         """
-        self._check_room(len(self.own.cards()))
+        self._check_limit(len(self.own.cards()))
         return self.own.import_(voice)
 
     def _holder(self, voice_id: str) -> Library:
@@ -107,7 +107,7 @@ class OwnerLibraries:
         self._max_pronunciations = max_pronunciations
         self._owned: OrderedDict[str, Library] = OrderedDict()
 
-    def of(self, owner: str) -> OwnerLibrary:
+    def library_of(self, owner: str) -> OwnerLibrary:
         """Return the library of an owner, or the shared library if `owner` is empty."""
         if not owner:
             return OwnerLibrary(self._common)

@@ -112,7 +112,7 @@ class Edit:
     description: str | None = None  # New description, where an empty string removes the old description.
     tags: tuple[str, ...] | None = None
 
-    def of(self, voice: Voice) -> Voice:
+    def apply_to(self, voice: Voice) -> Voice:
         """Return a copy of the voice with these changes.
 
         Raises:

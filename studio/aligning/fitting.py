@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 from itertools import pairwise
 
-from runtime.shared.word_times import TimedWords, shared_out, spans_of
+from runtime.shared.word_times import TimedWords, divide_time_by_length, spans_of
 from studio.aligning.plugin import Placed
 
 SLACK_S = 0.05  # Maximum overrun of the last word in seconds, because aligners round times to frames.
@@ -70,7 +70,9 @@ def written(text: str, spoken: TimedWords) -> TimedWords:
                 timed_words.add(span, spoken.start[at], spoken.end[at])
         else:
             start = spoken.start[first] if first < last else (timed_words.end or [0.0])[-1]
-            timed_words.join(shared_out(spans[begins:ends], start, max(start, spoken.end[last - 1]) if last else start))
+            timed_words.join(
+                divide_time_by_length(spans[begins:ends], start, max(start, spoken.end[last - 1]) if last else start)
+            )
     return timed_words
 
 

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from runtime.errors import UnsupportedFormat
 from runtime.shared.file_names import file_name
-from runtime.shared.word_times import TimedWords, cue_ranges, shared_out, spans_of
+from runtime.shared.word_times import TimedWords, cue_ranges, divide_time_by_length, spans_of
 from studio.aligning.fitting import written
 from studio.aligning.service import AlignmentService
 from studio.plugins import code_of
@@ -88,7 +88,7 @@ class WordTimeRoutes(StoreRoutes):
             samples = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
             aligned = await self._aligning.align(samples, heard, language)
         if aligned is None:
-            return TakeWords(shared_out(spans_of(read), 0.0, record["seconds"]), None)
+            return TakeWords(divide_time_by_length(spans_of(read), 0.0, record["seconds"]), None)
         words, by = aligned
         found = self._known[record["id"]] = TakeWords(words if read == heard else written(read, words), by)
         while len(self._known) > MAX_CACHED_TAKES:

@@ -26,7 +26,7 @@ from runtime.shared.book_container import MAX_COVER_BYTES, Book, BookChapter, re
 from runtime.shared.encoding import BIT_RATE_RANGE
 from runtime.shared.file_names import file_name
 from runtime.shared.files import storing
-from runtime.shared.loudness import LOUDNESS_RANGE_LUFS, levelled_pieces
+from runtime.shared.loudness import LOUDNESS_RANGE_LUFS, normalize_loudness_in_pieces
 from studio.errors import StoreFull
 from studio.store.audio_files import EXPORT_FORMATS, encode_into, joined_tags
 from studio.store.programme import (
@@ -174,7 +174,7 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, max_s: 
         _check_disk(samples, wanted, folder)
         programme = _stored(join_clips(clips, read_take, wanted.loudness_lufs), folder)
         if wanted.loudness_lufs is not None:
-            programme = _stored(levelled_pieces(programme, wanted.loudness_lufs), folder)
+            programme = _stored(normalize_loudness_in_pieces(programme, wanted.loudness_lufs), folder)
         chapters = _chapters(wanted, clips, name)
         audio = _Audio(wanted, name, programme, parts, chapters, folder)
         if wanted.shape == "joined":

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 from runtime.shared.encoding import Encoder
-from runtime.shared.loudness import gain_to, integrated_of
-from runtime.shared.word_times import MAX_CUE_CHARS, TimedWords, cue_ranges, shared_out, spans_of
+from runtime.shared.loudness import gain_to, measure_loudness_of_pieces
+from runtime.shared.word_times import MAX_CUE_CHARS, TimedWords, cue_ranges, divide_time_by_length, spans_of
 from studio.store.records import words_read
 
 Samples = NDArray[np.int16]
@@ -78,7 +78,7 @@ class ProgrammePart:
             return
         words = TimedWords()
         for record, (start, end) in zip(self.records, self.spans, strict=True):
-            words.join(shared_out(spans_of(f"{_text(record)} "), start / SAMPLE_RATE, end / SAMPLE_RATE))
+            words.join(divide_time_by_length(spans_of(f"{_text(record)} "), start / SAMPLE_RATE, end / SAMPLE_RATE))
         ranges: list[tuple[int, int]] = []
         for first, last in cue_ranges(words.spans):
             if ranges and len("".join(words.spans[ranges[-1][0] : last]).strip()) <= MAX_CUE_CHARS:
@@ -202,7 +202,7 @@ def _gains(clips: list[Clip], read: ReadTake, loudness_lufs: float) -> dict[obje
     for clip in clips:
         if clip.record is not None:
             takes.setdefault(_voice(clip.record), []).append(clip.record["id"])
-    gains = {voice: gain_to(loudness_lufs, integrated_of(map(read, ids))) for voice, ids in takes.items()}
+    gains = {voice: gain_to(loudness_lufs, measure_loudness_of_pieces(map(read, ids))) for voice, ids in takes.items()}
     loudest = max(gains.values(), default=0.0)
     return {voice: gain - loudest for voice, gain in gains.items()}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime.settings import Limits
 from runtime.shared.inline_tags import tag_pattern
-from runtime.shared.pronouncing import pronounced
+from runtime.shared.pronouncing import replace_words
 from studio.store.database import Database
 from studio.store.owned_rows import MakeRoom, OwnedRows, next_version
 from studio.store.records import PronunciationFields, TextToSay
@@ -67,7 +67,7 @@ class Pronunciations:
         """
         rows = [] if owner is None else self.of(owner)["words"]
         replacements = [(entry.word, entry.say_as) for entry in body.pronunciations]
-        spoken, places = pronounced(
+        spoken, places = replace_words(
             body.text, [*replacements, *((entry["word"], entry["said"]) for entry in rows)], TAG_PATTERN
         )
         return {"text": spoken, "places": places}

@@ -19,7 +19,7 @@ import numpy as np
 
 from runtime.errors import InvalidConfig, MessageTooLarge, SpeechError
 from runtime.request import SAMPLE_RATE
-from runtime.shared.loudness import integrated
+from runtime.shared.loudness import measure_loudness
 from runtime.shared.names import name_key, new_id
 from studio.errors import NotKept
 from studio.settings import StoreSettings
@@ -395,7 +395,7 @@ def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int
         "samples": len(pcm) // 2,
         "seconds": round(len(pcm) / 2 / SAMPLE_RATE, 3),
         "sha256": sha256,
-        "lufs": integrated(np.frombuffer(pcm, "<i2")),
+        "lufs": measure_loudness(np.frombuffer(pcm, "<i2")),
         "reference": None if reference is None else hashlib.sha256(reference).hexdigest(),
     }
 

@@ -18,7 +18,7 @@ import soundfile
 from playwright.sync_api import Page, Route, expect
 
 from runtime.errors import TranscriptMismatch
-from runtime.shared.port.errors import shaped
+from runtime.shared.port.errors import format_error
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import (
     KEPT_SEED,
@@ -483,7 +483,7 @@ def test_message_about_a_saved_voice_disappears_when_the_room_is_left(room: Page
 def refuse(route: Route) -> None:
     """Respond with the error for a recording that is too short for its text."""
     error = TranscriptMismatch(param="ref_text", characters=len(HEARD), seconds=1.0)
-    route.fulfill(status=error.http_status, json=shaped(error, "/v1/audio/voices", ""))
+    route.fulfill(status=error.http_status, json=format_error(error, "/v1/audio/voices", ""))
 
 
 def test_error_from_saving_a_take_as_voice_is_shown_in_the_form(room: Page, app: App) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from runtime.shared.loudness import integrated
+from runtime.shared.loudness import measure_loudness
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import (
     DIALOGUE,
@@ -235,7 +235,7 @@ def _seconds(time: str) -> float:
 
 
 def _loudness(samples: Pcm) -> float:
-    loudness = integrated(samples)
+    loudness = measure_loudness(samples)
     assert loudness is not None
     return loudness
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runtime.shared import ssml
 from runtime.shared.inline_tags import is_tag
-from runtime.shared.pronouncing import pronounced
+from runtime.shared.pronouncing import replace_words
 from studio.store.pronunciations import TAG_PATTERN
 from tests.js.conftest import Node
 
@@ -98,7 +98,7 @@ def test_page_and_studio_replace_any_text_identically_and_make_no_tag(
 ) -> None:
     text = "".join(pieces)
     entries = [{"word": word, "said": said} for word, said in words.items()]
-    spoken, places = pronounced(text, words.items(), TAG_PATTERN)
+    spoken, places = replace_words(text, words.items(), TAG_PATTERN)
     assert node.call("speak/pronunciation", "replaceWords", text, entries) == {"text": spoken, "count": places}
     assert tags_of(spoken) == tags_of(text)
 
@@ -113,7 +113,7 @@ def test_page_and_studio_apply_pronunciations_identically(
     node: Node, text: str, words: dict[str, str], spoken: str, places: int
 ) -> None:
     entries = [{"word": word, "said": said} for word, said in words.items()]
-    assert pronounced(text, words.items(), TAG_PATTERN) == (spoken, places)
+    assert replace_words(text, words.items(), TAG_PATTERN) == (spoken, places)
     assert node.call("speak/pronunciation", "replaceWords", text, entries) == {"text": spoken, "count": places}
 
 

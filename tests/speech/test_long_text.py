@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from runtime.engine.engine import Engine
 from runtime.request import SAMPLE_RATE, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
-from runtime.shared.loudness import integrated
+from runtime.shared.loudness import measure_loudness
 from tests.speech.recogniser import heard_words
 from tests.support.engines import EventRecorder, speak
 from tests.support.spoken import share_heard
@@ -62,6 +62,6 @@ def test_all_segments_are_equally_loud(recorder: EventRecorder) -> None:
     stretches = [
         part for part in np.split(recorder.pcm, pauses(recorder)[:, 1]) if len(part) > SHORTEST_S * SAMPLE_RATE
     ]
-    loudness = [one for part in stretches if (one := integrated(part)) is not None]
+    loudness = [one for part in stretches if (one := measure_loudness(part)) is not None]
     assert len(loudness) >= 3
     assert max(loudness) - min(loudness) < APART_LU, loudness

@@ -19,8 +19,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from runtime.errors import SlowReader
 from runtime.shared.port.connections.http import HttpConnection
+from runtime.shared.port.connections.idle_connections import IdleConnections
 from runtime.shared.port.connections.loop_share import LoopShares
-from runtime.shared.port.connections.waiting import Waiting
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.limits import within
 from runtime.shared.port.serving import Server
@@ -53,7 +53,9 @@ class Port:
             WebSocketRoute("/length", self.length),
             WebSocketRoute("/goodbye", self.goodbye),
         ]
-        connection = cast(Any, partial(HttpConnection, header_s=60, waiting=Waiting(most), shares=LoopShares()))
+        connection = cast(
+            Any, partial(HttpConnection, header_s=60, idle_connections=IdleConnections(most), shares=LoopShares())
+        )
         kwargs = {"ws": WebSocketConnection} | kwargs
         kwargs |= {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1}
         self.server = Server(uvicorn.Config(Starlette(routes=routes), http=connection, **kwargs))

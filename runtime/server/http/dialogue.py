@@ -162,7 +162,7 @@ class DialogueWords:
         return self._placed(self._word_times.finish())
 
     def _placed(self, times: TimedWords) -> dict[int, TimedWords]:
-        return {self._turn: times.moved(self._turn_start / SAMPLE_RATE)} if times.spans else {}
+        return {self._turn: times.shifted_by(self._turn_start / SAMPLE_RATE)} if times.spans else {}
 
 
 _NO_CODES = np.zeros((0, 1), np.int64)

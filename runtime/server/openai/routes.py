@@ -35,7 +35,7 @@ from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import MODEL_ALIASES
 from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS
-from runtime.shared.port.errors import slash_too_many
+from runtime.shared.port.errors import trailing_slash_error
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def model(name: str) -> Reply:
         """Return one loaded checkpoint, or one of OpenAI's model names as an alias."""
         if not name:  # The path is /v1/models/ with no name.
-            raise slash_too_many()
+            raise trailing_slash_error()
         cards = host.engine.cards
         for card in cards:
             if card.name == name or name in card.adapters:

@@ -19,7 +19,7 @@ from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import SAMPLE_BYTES, Reply, check_text
 from runtime.shared.encoding import Encoder
-from runtime.shared.loudness import levelled
+from runtime.shared.loudness import normalize_loudness
 from runtime.shared.port.errors import error_body
 from runtime.shared.word_times import TimedWords
 
@@ -127,7 +127,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             # The chunks are not joined first, because copying minutes of audio holds the GIL for milliseconds.
             pieces = chunks
             if target_lufs is not None:
-                pieces = [levelled(np.frombuffer(b"".join(chunks), "<i2"), target_lufs).tobytes()]
+                pieces = [normalize_loudness(np.frombuffer(b"".join(chunks), "<i2"), target_lufs).tobytes()]
             return b"".join([*map(encoder.add, pieces), encoder.finish()])
 
         audio = await self._encoding(encode)

@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 _MAX_CORE_SHARE = 0.25
 _BURST_S = 0.02
 # Maximum pause after a long job, such as a large dictionary, so that the next job starts soon.
-_MAX_REST_S = 0.1
+_MAX_PAUSE_S = 0.1
 
 _thread = threading.local()
 
@@ -51,7 +51,7 @@ def sleep_if_throttled() -> None:
 
 class _Account:
     def __init__(self) -> None:
-        self._share = TimeShare(_MAX_CORE_SHARE, _BURST_S, _MAX_REST_S)
+        self._share = TimeShare(_MAX_CORE_SHARE, _BURST_S, _MAX_PAUSE_S)
         self._used_s = time.thread_time()
 
     def charge(self) -> float:

@@ -44,11 +44,11 @@ from runtime.settings import OBJECTS, VOICES_AS, Limits
 from runtime.shared.confusables import find_confusable
 from runtime.shared.file_names import disposition, file_name
 from runtime.shared.names import is_blend
-from runtime.shared.port.errors import slash_too_many
+from runtime.shared.port.errors import trailing_slash_error
 from runtime.shared.port.limits import whole_body
 from runtime.voices.checks import Advice
 from runtime.voices.examination import Examination
-from runtime.voices.listing import Problem, file_of
+from runtime.voices.listing import VoiceFileProblem, file_of
 from runtime.voices.owner_libraries import OwnerLibrary
 from runtime.voices.voice import Edit, to_pcm
 
@@ -73,7 +73,7 @@ def voices_router(host: Host) -> APIRouter:
 
     def find_voice(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
         if not name_or_id:
-            raise slash_too_many() if request.url.path.endswith("/") else UnknownRoute(hint="")
+            raise trailing_slash_error() if request.url.path.endswith("/") else UnknownRoute(hint="")
         library = host.owner_library(request.headers)
         card = library.find(name_or_id)
         if card is None:
@@ -267,7 +267,7 @@ async def read_edit(request: Request, limits: Limits) -> Edit:
 def describe_voices(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
     """Return the response that lists all voices, in the formats of vLLM-Omni and OpenAI."""
     shadowed = [file_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
-    problems = (*library.problems(), *(Problem(file, SHADOWED) for file in shadowed))
+    problems = (*library.problems(), *(VoiceFileProblem(file, SHADOWED) for file in shadowed))
     return {
         "object": "list",
         "voices": [*dict.fromkeys([*speakers, *(card.name for card in cards)])],

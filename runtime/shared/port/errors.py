@@ -43,7 +43,7 @@ def error_body(error: SpeechError) -> dict[str, object]:
     }
 
 
-def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
+def format_error(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
     """Return the response body for an error in the format of the path's API.
 
     Args:
@@ -132,19 +132,19 @@ class _ErrorResponse(JSONResponse):
     def __init__(self, error: SpeechError, headers: Mapping[str, str], extra: Mapping[str, object]) -> None:
         self._error = error
         self._extra = extra
-        super().__init__(self._shaped("", ""), status_code=error.http_status, headers=headers)
+        super().__init__(self._format_error("", ""), status_code=error.http_status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.shape(scope["path"], str(scope.get("state", {}).get("request_id", "")))
+        self.render_for_path(scope["path"], str(scope.get("state", {}).get("request_id", "")))
         await super().__call__(scope, receive, send)
 
-    def shape(self, path: str, request_id: str) -> None:
+    def render_for_path(self, path: str, request_id: str) -> None:
         """Set the body to the error in the format of a path's API."""
-        self.body = self.render(self._shaped(path, request_id))
+        self.body = self.render(self._format_error(path, request_id))
         self.headers["content-length"] = str(len(self.body))
 
-    def _shaped(self, path: str, request_id: str) -> dict[str, object]:
-        return {**self._extra, **shaped(self._error, path, request_id)}
+    def _format_error(self, path: str, request_id: str) -> dict[str, object]:
+        return {**self._extra, **format_error(self._error, path, request_id)}
 
 
 def raw_error_response(error: SpeechError, path: str) -> bytes:
@@ -153,7 +153,7 @@ def raw_error_response(error: SpeechError, path: str) -> bytes:
     It is used on connections whose request was refused before it reached the application.
     """
     response = error_response(error, {"Connection": "close"})
-    response.shape(path, "")
+    response.render_for_path(path, "")
     status = HTTPStatus(error.http_status)
     lines = [f"HTTP/1.1 {status} {status.phrase}".encode()]
     lines += [name + b": " + value for name, value in response.raw_headers]
@@ -181,7 +181,7 @@ def error_response(error: SpeechError, headers: dict[str, str] | None = None, **
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
-def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
+def unmatched_route_error(routes: Iterable[BaseRoute], scope: Scope) -> Response:
     """Return the error response for a request without a matching route.
 
     If the path exists, the header ``Allow`` lists its methods.
@@ -192,13 +192,13 @@ def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
     allowed = _methods(routes, scope)
     if not allowed:
         bare = {**scope, "path": scope["path"].rstrip("/")}
-        has_slash_too_many = bare["path"] != scope["path"] and (_has_socket(routes, bare) or _methods(routes, bare))
-        return error_response(slash_too_many() if has_slash_too_many else unknown_route(scope["path"]))
+        has_trailing_slash = bare["path"] != scope["path"] and (_has_socket(routes, bare) or _methods(routes, bare))
+        return error_response(trailing_slash_error() if has_trailing_slash else unknown_route(scope["path"]))
     names = ", ".join(allowed)
     return error_response(MethodNotAllowed(allowed=names), {"Allow": names})
 
 
-def slash_too_many() -> UnknownRoute:
+def trailing_slash_error() -> UnknownRoute:
     """Return the error for a path that would be valid without its trailing slash."""
     return UnknownRoute(hint=" It exists without the slash at its end.")
 
@@ -232,6 +232,6 @@ def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
     ]
 
 
-async def no_socket(scope: Scope, receive: Receive, send: Send) -> None:
+async def refuse_unknown_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     """Respond with status 404 to a WebSocket handshake whose path has no matching route."""
     await error_response(unknown_route(scope["path"]))(scope, receive, send)

@@ -19,8 +19,8 @@ from starlette.types import ASGIApp
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import ServerSettings, Settings
 from runtime.shared.port.connections.http import HttpConnection
+from runtime.shared.port.connections.idle_connections import IdleConnections, max_open
 from runtime.shared.port.connections.loop_share import LoopShares
-from runtime.shared.port.connections.waiting import Waiting, max_open
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.origins import TrustedProxies
 
@@ -185,12 +185,14 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **kwargs: Any) ->
         linger_s: Timeout of open requests at shutdown in seconds.
     """
     server = settings.server
-    waiting = Waiting(max_open(server.max_connections))
+    idle_connections = IdleConnections(max_open(server.max_connections))
     shares = LoopShares()
     return uvicorn.Config(
         TrustedProxies(app, server.proxies()),
         proxy_headers=False,  # Otherwise, uvicorn would trust all entries of the proxy headers.
-        http=cast(Any, partial(HttpConnection, header_s=server.header_s, waiting=waiting, shares=shares)),
+        http=cast(
+            Any, partial(HttpConnection, header_s=server.header_s, idle_connections=idle_connections, shares=shares)
+        ),
         ws=cast(Any, partial(WebSocketConnection, shares=shares)),
         # The size limit is doubled, so that a message slightly above the limit gets an error message and no disconnect.
         ws_max_size=2 * settings.limits.max_config_bytes,

@@ -109,7 +109,7 @@ def test_full_disk_changes_nothing(folder: DictionaryFolder, monkeypatch: pytest
 
 
 def of(libraries: OwnerLibraries, owner: str) -> OwnerDictionaries:
-    return libraries.of(owner).pronunciations
+    return libraries.library_of(owner).pronunciations
 
 
 def test_each_owner_sees_its_own_and_the_shared_dictionaries(tmp_path: Path) -> None:

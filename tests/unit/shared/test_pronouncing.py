@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from runtime.settings import Limits
 from runtime.shared.inline_tags import tag_pattern
-from runtime.shared.pronouncing import Dictionary, Entry, GrowingPronunciation, dictionary_of, pronounced
+from runtime.shared.pronouncing import Dictionary, Entry, GrowingPronunciation, dictionary_of, replace_words
 from tests.support.least_times import least_times
 
 MAX_RATIO = 3.0  # Maximum ratio of the times for double the input. Quadratic work has a ratio of 4.
@@ -26,8 +26,8 @@ ENTRIES = (
 )
 
 
-def grown(*pieces: str, apart: str = "") -> str:
-    growing = GrowingPronunciation(dictionary_of(ENTRIES, apart))
+def grown(*pieces: str, markup: str = "") -> str:
+    growing = GrowingPronunciation(dictionary_of(ENTRIES, markup))
     return "".join(map(growing.add, pieces)) + growing.finish()
 
 
@@ -57,12 +57,12 @@ PARTS = [
 ]
 
 
-@given(parts=st.lists(st.sampled_from(PARTS), max_size=16), apart=st.sampled_from(["", TAG]), data=st.data())
-def test_any_chunking_gives_the_result_of_the_whole_text(parts: list[str], apart: str, data: st.DataObject) -> None:
+@given(parts=st.lists(st.sampled_from(PARTS), max_size=16), markup=st.sampled_from(["", TAG]), data=st.data())
+def test_any_chunking_gives_the_result_of_the_whole_text(parts: list[str], markup: str, data: st.DataObject) -> None:
     text = "".join(parts)
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8).map(sorted))
     pieces = [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
-    assert grown(*pieces, apart=apart) == pronounced(text, ENTRIES, apart)[0]
+    assert grown(*pieces, markup=markup) == replace_words(text, ENTRIES, markup)[0]
 
 
 def test_text_that_cannot_start_a_match_is_emitted_immediately() -> None:
@@ -96,10 +96,10 @@ def test_long_text_without_matches_is_emitted_whole(length: int) -> None:
 
 def test_case_sensitive_entry_matches_only_its_case_and_hides_no_shorter_entry() -> None:
     entries: list[Entry] = [("US", "you ess", True), ("US Army", "the army", True), ("army", "force")]
-    assert pronounced("US us Us US Army us army", entries) == ("you ess us Us the army us force", 3)
+    assert replace_words("US us Us US Army us army", entries) == ("you ess us Us the army us force", 3)
 
 
-def by_one_pattern(text: str, entries: list[Entry], apart: str) -> str:
+def by_one_pattern(text: str, entries: list[Entry], markup: str) -> str:
     """Return the text with all entries applied by a single, slow regular expression."""
     letter = r"(?![\p{Han}])[\p{L}\p{M}\p{N}]"
 
@@ -117,7 +117,7 @@ def by_one_pattern(text: str, entries: list[Entry], apart: str) -> str:
         return found[0] if found[1] is None else next(iter(written + folded))
 
     words = "|".join(whole(word, *exact) for word, _, *exact in sorted(entries, key=lambda entry: -len(entry[0])))
-    return regex.sub(f"{apart or '(?!)'}|({words or '(?!)'})", said, text, flags=regex.V0 | regex.IGNORECASE)
+    return regex.sub(f"{markup or '(?!)'}|({words or '(?!)'})", said, text, flags=regex.V0 | regex.IGNORECASE)
 
 
 WORDS = st.text("abAB3.é重[] ", min_size=1, max_size=12).map(lambda word: " ".join(word.split())).filter(bool)
@@ -128,15 +128,15 @@ WORDS = st.text("abAB3.é重[] ", min_size=1, max_size=12).map(lambda word: " ".
         st.tuples(WORDS, st.sampled_from("123"), st.booleans()), max_size=6, unique_by=lambda entry: entry[0]
     ),
     text=st.lists(st.sampled_from([*"abAB3.,é重[] ", " " * 8, " " * 9, "<s a='", "'>"]), max_size=24).map("".join),
-    apart=st.sampled_from(["", TAG]),
+    markup=st.sampled_from(["", TAG]),
     piece=st.integers(1, 8),
 )
 def test_matches_equal_the_matches_of_one_combined_pattern(
-    entries: list[Entry], text: str, apart: str, piece: int
+    entries: list[Entry], text: str, markup: str, piece: int
 ) -> None:
-    expected = by_one_pattern(text, entries, apart)
-    assert pronounced(text, entries, apart)[0] == expected
-    growing = GrowingPronunciation(dictionary_of(tuple(entries), apart))
+    expected = by_one_pattern(text, entries, markup)
+    assert replace_words(text, entries, markup)[0] == expected
+    growing = GrowingPronunciation(dictionary_of(tuple(entries), markup))
     pieces = [growing.add(text[start : start + piece]) for start in range(0, len(text), piece)]
     assert "".join(pieces) + growing.finish() == expected
 

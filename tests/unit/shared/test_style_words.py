@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.shared.style_words import names_style
+from runtime.shared.style_words import is_style_description
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from runtime.shared.style_words import names_style
     ],
 )
 def test_style_descriptions_are_recognised(text: str) -> None:
-    assert names_style(text)
+    assert is_style_description(text)
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_style_descriptions_are_recognised(text: str) -> None:
     ],
 )
 def test_prose_is_not_a_style(text: str) -> None:
-    assert not names_style(text)
+    assert not is_style_description(text)

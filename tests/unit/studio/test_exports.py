@@ -17,7 +17,7 @@ import pytest
 import soundfile
 
 from runtime.shared.encoding import AI_COMMENT, read_tags
-from runtime.shared.loudness import integrated, true_peak
+from runtime.shared.loudness import measure_loudness, true_peak
 from studio.store.exports import MAX_CLIPS
 from tests.support.keeping import pcm_of, samples, save, serving, visitor
 from tests.unit.studio.test_takes import refused
@@ -67,7 +67,7 @@ def test_export_with_loudness_reaches_the_target_below_the_ceiling(client: httpx
     clips = [{"take": save(client, pcm_of(3.0, seed))["id"]} for seed in (1, 2)]
     values = samples(got(client, clips, format="pcm", loudness_lufs=target))
     assert len(values) == 6 * 24_000
-    loudness = integrated(values)
+    loudness = measure_loudness(values)
     assert loudness is not None
     assert abs(loudness - target) < 0.5
     assert dbtp(values) <= -1.0
@@ -81,7 +81,7 @@ def test_export_balances_voices_and_keeps_whispers_quiet(client: httpx.Client) -
         save(client, louder(sound, 0.1), voice="ben"),
     ]
     values = samples(got(client, [{"take": message["id"]} for message in said], format="pcm", loudness_lufs=-20))
-    anna, whisper, ben = (integrated(part) for part in np.split(values, 3))
+    anna, whisper, ben = (measure_loudness(part) for part in np.split(values, 3))
     assert anna is not None
     assert whisper is not None
     assert ben is not None

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
-from runtime.shared.word_times import TimedWords, shared_out, spans_of
+from runtime.shared.word_times import TimedWords, divide_time_by_length, spans_of
 from studio.aligning import plugin
 from studio.aligning.fitting import MisfitError, fitted, written
 from studio.aligning.service import MAX_WAITING, AlignmentService
@@ -80,7 +80,7 @@ def test_built_in_aligner_is_more_accurate_than_the_estimate(
     assert times == sorted(times)
     assert 0 <= times[0] <= times[-1] <= seconds
     assert worst(words, truth) < 0.1
-    assert worst(shared_out(spans_of(TEXT), 0.0, seconds), truth) > 0.5
+    assert worst(divide_time_by_length(spans_of(TEXT), 0.0, seconds), truth) > 0.5
 
 
 def test_aligner_handles_unknown_words_and_skips_other_languages(
@@ -146,7 +146,7 @@ def test_respelled_words_are_displayed_as_written() -> None:
 def test_captions_are_sentences_of_at_most_two_lines() -> None:
     text = 'He said "Stop." Then a < b & c. ' + "word " * 30
     spans = spans_of(text)
-    captions = webvtt(shared_out(spans, 3599.0, 3699.0), "Times are estimated.")
+    captions = webvtt(divide_time_by_length(spans, 3599.0, 3699.0), "Times are estimated.")
     head, note, first, *rest = captions.strip().split("\n\n")
     assert (head, note) == ("WEBVTT", "NOTE Times are estimated.")
     assert first.startswith("00:59:59.000 --> 01:00:0")

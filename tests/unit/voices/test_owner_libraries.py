@@ -29,52 +29,54 @@ def names(library: OwnerLibrary) -> list[str]:
 
 
 def test_each_owner_sees_its_own_and_the_shared_voices(owner_libraries: OwnerLibraries) -> None:
-    common = owner_libraries.of("").add(a_voice("Host"))
-    anna = owner_libraries.of("anna").add(a_voice("Anna", description="secret words"))
-    bert = owner_libraries.of("bert").add(a_voice("Bert"))
-    assert names(owner_libraries.of("")) == ["Host"]
-    assert names(owner_libraries.of("anna")) == ["Anna", "Host"]
-    assert names(owner_libraries.of("bert")) == ["Bert", "Host"]
-    assert owner_libraries.of("anna").reference(common.id).text is not None
+    common = owner_libraries.library_of("").add(a_voice("Host"))
+    anna = owner_libraries.library_of("anna").add(a_voice("Anna", description="secret words"))
+    bert = owner_libraries.library_of("bert").add(a_voice("Bert"))
+    assert names(owner_libraries.library_of("")) == ["Host"]
+    assert names(owner_libraries.library_of("anna")) == ["Anna", "Host"]
+    assert names(owner_libraries.library_of("bert")) == ["Bert", "Host"]
+    assert owner_libraries.library_of("anna").reference(common.id).text is not None
     for name in (anna.id, "Anna"):
-        assert owner_libraries.of("bert").find(name) is None
-        assert owner_libraries.of("").find(name) is None
-    assert owner_libraries.of("bert").search("secret") == ()
-    assert owner_libraries.of("anna").search("secret") == (anna,)
+        assert owner_libraries.library_of("bert").find(name) is None
+        assert owner_libraries.library_of("").find(name) is None
+    assert owner_libraries.library_of("bert").search("secret") == ()
+    assert owner_libraries.library_of("anna").search("secret") == (anna,)
     for work in (
-        owner_libraries.of("bert").delete,
-        owner_libraries.of("bert").reference,
-        owner_libraries.of("").export,
+        owner_libraries.library_of("bert").delete,
+        owner_libraries.library_of("bert").reference,
+        owner_libraries.library_of("").export,
     ):
         with pytest.raises(VoiceNotFound):
             work(anna.id)
     with pytest.raises(VoiceNotFound):
-        owner_libraries.of("anna").change(bert.id, Edit(name="Mine"))
+        owner_libraries.library_of("anna").change(bert.id, Edit(name="Mine"))
 
 
 def test_shared_voices_cannot_be_changed_by_an_owner(owner_libraries: OwnerLibraries) -> None:
-    common = owner_libraries.of("").add(a_voice("Host"))
+    common = owner_libraries.library_of("").add(a_voice("Host"))
     with pytest.raises(VoiceNotYours):
-        owner_libraries.of("anna").delete(common.id)
+        owner_libraries.library_of("anna").delete(common.id)
     with pytest.raises(VoiceNotYours):
-        owner_libraries.of("anna").change(common.id, Edit(name="Mine"))
-    assert not owner_libraries.of("anna").owns(common.id)
-    assert owner_libraries.of("").change(common.id, Edit(name="House")).name == "House"
+        owner_libraries.library_of("anna").change(common.id, Edit(name="Mine"))
+    assert not owner_libraries.library_of("anna").owns(common.id)
+    assert owner_libraries.library_of("").change(common.id, Edit(name="House")).name == "House"
 
 
 def test_owner_may_use_the_voice_names_of_others(owner_libraries: OwnerLibraries) -> None:
-    common = owner_libraries.of("").add(a_voice("Clara"))
-    annas = owner_libraries.of("anna").add(a_voice("Clara"))
-    assert owner_libraries.of("bert").add(a_voice("clara")).id not in {common.id, annas.id}
+    common = owner_libraries.library_of("").add(a_voice("Clara"))
+    annas = owner_libraries.library_of("anna").add(a_voice("Clara"))
+    assert owner_libraries.library_of("bert").add(a_voice("clara")).id not in {common.id, annas.id}
     with pytest.raises(VoiceNameTaken):
-        owner_libraries.of("anna").add(a_voice("CLARA"))
-    found = owner_libraries.of("anna").find("clara")  # The owner's voice hides the shared voice with the same name.
+        owner_libraries.library_of("anna").add(a_voice("CLARA"))
+    found = owner_libraries.library_of("anna").find(
+        "clara"
+    )  # The owner's voice hides the shared voice with the same name.
     assert found is not None
     assert found.id == annas.id
 
 
 def test_voices_per_owner_are_limited(owner_libraries: OwnerLibraries) -> None:
-    library = owner_libraries.of("anna")
+    library = owner_libraries.library_of("anna")
     for number in range(3):
         last = library.add(a_voice(f"Voice {number}"))
     with pytest.raises(TooManyVoices):
@@ -83,23 +85,23 @@ def test_voices_per_owner_are_limited(owner_libraries: OwnerLibraries) -> None:
         library.import_(a_voice("One more"))
     assert library.add(a_voice("Voice 2"), replace_id=last.id).id == last.id
     for number in range(5):
-        owner_libraries.of("").add(a_voice(f"Common {number}"))
+        owner_libraries.library_of("").add(a_voice(f"Common {number}"))
 
 
 def test_owner_id_never_becomes_a_path_and_survives_a_restart(owner_libraries: OwnerLibraries, tmp_path: Path) -> None:
     for owner in ("../../x", "a/b", "\udc80", "x" * 5000):
-        owner_libraries.of(owner).add(a_voice(f"Of {len(owner)}"))
+        owner_libraries.library_of(owner).add(a_voice(f"Of {len(owner)}"))
     folders = sorted((tmp_path / "voices" / "owners").iterdir())
     assert len(folders) == 4
     assert all(len(folder.name) == 32 for folder in folders)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["voices"]
     again = OwnerLibraries(Library(tmp_path / "voices"), max_voices=0)
-    assert names(again.of("a/b")) == ["Of 3"]
+    assert names(again.library_of("a/b")) == ["Of 3"]
     again.close()
 
 
 def test_owner_without_voices_has_no_files(owner_libraries: OwnerLibraries, tmp_path: Path) -> None:
-    assert owner_libraries.of("anna").cards() == ()
+    assert owner_libraries.library_of("anna").cards() == ()
     assert not (tmp_path / "voices").exists()
 
 
@@ -107,10 +109,10 @@ def test_least_recently_used_libraries_are_closed_and_reopened(
     owner_libraries: OwnerLibraries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_OPEN_LIBRARIES", 2)
-    early = owner_libraries.of("a")
+    early = owner_libraries.library_of("a")
     early.add(a_voice("Early"))
     for owner in ("b", "c", "d"):
-        owner_libraries.of(owner).add(a_voice("Clara"))
+        owner_libraries.library_of(owner).add(a_voice("Clara"))
     assert len(owner_libraries.libraries()) == 3
-    assert names(early) == names(owner_libraries.of("a")) == ["Early"]
+    assert names(early) == names(owner_libraries.library_of("a")) == ["Early"]
     assert early.add(a_voice("Later")).name == "Later"

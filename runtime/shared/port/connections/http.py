@@ -20,9 +20,9 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from runtime.errors import HeadersTooLarge, MalformedRequest, SpeechError, TooManyConnections
+from runtime.shared.port.connections.idle_connections import IdleConnections
 from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, SmallReads
 from runtime.shared.port.connections.request_meter import RequestMeter
-from runtime.shared.port.connections.waiting import Waiting
 from runtime.shared.port.errors import raw_error_response
 from runtime.shared.system import reset_on_close
 
@@ -55,7 +55,9 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     end of a response is counted for this client.
     """
 
-    def __init__(self, *arguments: Any, header_s: float, waiting: Waiting, shares: LoopShares, **kwargs: Any) -> None:
+    def __init__(
+        self, *arguments: Any, header_s: float, idle_connections: IdleConnections, shares: LoopShares, **kwargs: Any
+    ) -> None:
         self._meter = RequestMeter()
         self._refusal: SpeechError | None = None
         self._ignored_bytes = 0  # Number of bytes that arrived after an error response was sent.
@@ -63,8 +65,8 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         super().__init__(*arguments, **kwargs)
         self.url = b""
         self._header_s = header_s
-        self._waiting = waiting
-        self._too_late: asyncio.TimerHandle | None = None
+        self._idle_connections = idle_connections
+        self._drop_timer: asyncio.TimerHandle | None = None
         # Request that is being served. `cycle` may already be a later request.
         self._served: RequestResponseCycle | None = None
         self._began_s = 0.0  # CPU time of the event loop at the start of `_served`.
@@ -75,18 +77,18 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self.flow = _PipelineFlow(transport, self.pipeline)
         # Each send waits until earlier data is in the kernel's send buffer, which is small (see serving.py).
         transport.set_write_buffer_limits(high=0)
-        if len(self.connections) > self._waiting.max_open:
-            longest_idle = self._waiting.longest_idle()
+        if len(self.connections) > self._idle_connections.max_open:
+            longest_idle = self._idle_connections.longest_idle()
             if longest_idle is None:
-                self._refuse(TooManyConnections(limit=self._waiting.max_open, retry_after_s=_RETRY_S))
+                self._refuse(TooManyConnections(limit=self._idle_connections.max_open, retry_after_s=_RETRY_S))
                 return
             longest_idle.drop()
-        self._waiting.begin(self)
+        self._idle_connections.add(self)
         self._await_headers()
 
     def drop(self) -> None:
         """Close the connection immediately and discard unsent data."""
-        self._waiting.end(self)
+        self._idle_connections.discard(self)
         self._stop_clock()
         self.transport.abort()
 
@@ -97,7 +99,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
                 self.transport.pause_reading()
             return
         # The keep-alive timer of uvicorn ends at the first byte of the next request. The header timer starts there.
-        if self._too_late is None and (self.cycle is None or self.cycle.response_complete):
+        if self._drop_timer is None and (self.cycle is None or self.cycle.response_complete):
             self._await_headers()
         self._meter.begin_read()
         super().data_received(data)
@@ -126,7 +128,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             raise MalformedRequest(why=fault)
         if self._ignores_upgrade():
             return  # The request is parsed again.
-        self._waiting.end(self)
+        self._idle_connections.discard(self)
         self._stop_clock()
         super().on_headers_complete()
 
@@ -143,21 +145,21 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
 
     def on_response_complete(self) -> None:
         used_s = max(_MIN_REQUEST_S, time.thread_time() - self._began_s)
-        rest_s = self._share.charge(used_s) if self.pipeline else 0.0
-        if rest_s and not self.transport.is_closing():
-            self._share.begin_rest(rest_s, self._serve_next)
+        pause_s = self._share.charge(used_s) if self.pipeline else 0.0
+        if pause_s and not self.transport.is_closing():
+            self._share.throttle(pause_s, self._serve_next)
         else:
             self._serve_next()
 
     def _serve_next(self) -> None:
         super().on_response_complete()
         if not self.transport.is_closing() and self.cycle.response_complete:
-            self._waiting.begin(self)
+            self._idle_connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._waiting.end(self)
+        self._idle_connections.discard(self)
         self._stop_clock()
-        self._share.stop_rest()
+        self._share.stop_throttling()
         self._disconnect_served()
         self.pipeline.clear()
         super().connection_lost(exc)
@@ -224,12 +226,12 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         return None
 
     def _await_headers(self) -> None:
-        self._too_late = self.loop.call_later(self._header_s, self.drop)
+        self._drop_timer = self.loop.call_later(self._header_s, self.drop)
 
     def _stop_clock(self) -> None:
-        if self._too_late is not None:
-            self._too_late.cancel()
-            self._too_late = None
+        if self._drop_timer is not None:
+            self._drop_timer.cancel()
+            self._drop_timer = None
 
     def _refuse(self, error: SpeechError) -> None:
         """Send the error response and stop reading.
@@ -238,7 +240,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         """
         self._refusal = error
         self._stop_clock()
-        self._share.stop_rest()
+        self._share.stop_throttling()
         self.pipeline.clear()
         self._disconnect_served()
         served = self._served
@@ -251,8 +253,8 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self.transport.write(raw_error_response(error, path))
         self.transport.write_eof()
         # Closing a connection with unread bytes resets it, and the client could lose the response.
-        self._waiting.begin(self)
-        self._too_late = self.loop.call_later(_ERROR_READ_TIMEOUT_S, self.drop)
+        self._idle_connections.add(self)
+        self._drop_timer = self.loop.call_later(_ERROR_READ_TIMEOUT_S, self.drop)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._served = cycle

@@ -26,7 +26,7 @@ def max_open(max_connections: int) -> int:
     return 2 * max_connections if files is None else max(1, min(2 * max_connections, files // 2))
 
 
-class Waiting:
+class IdleConnections:
     """Idle connections of a port, in the order in which they became idle.
 
     If the port is full, the connection that has been idle longest is closed.
@@ -35,14 +35,14 @@ class Waiting:
     def __init__(self, max_open: int) -> None:
         self.max_open = max_open
         # Idle connections. The first one has been idle longest.
-        self._waiting: dict[Droppable, None] = {}
+        self._idle: dict[Droppable, None] = {}
 
-    def begin(self, connection: Droppable) -> None:
-        self.end(connection)
-        self._waiting[connection] = None
+    def add(self, connection: Droppable) -> None:
+        self.discard(connection)
+        self._idle[connection] = None
 
-    def end(self, connection: Droppable) -> None:
-        self._waiting.pop(connection, None)
+    def discard(self, connection: Droppable) -> None:
+        self._idle.pop(connection, None)
 
     def longest_idle(self) -> Droppable | None:
-        return next(iter(self._waiting), None)
+        return next(iter(self._idle), None)

@@ -10,7 +10,7 @@ from runtime.shared.time_share import TimeShare
 READ_BYTES = 4096  # Number of bytes that can be parsed in at most 5 ms, regardless of their content.
 _THROTTLED_SHARE = 0.1  # Fraction of the event loop's time that all throttled clients share.
 _BURST_S = 0.025  # Event loop time in seconds of a burst (about 50 short messages).
-_MAX_REST_S = 1.0
+_MAX_PAUSE_S = 1.0
 # Event loop time in seconds to read and answer a short message of a session, as measured on a busy core.
 _MESSAGE_S = 500e-6
 _BYTE_S = 20e-9
@@ -23,7 +23,7 @@ class LoopShares:
     """
 
     def __init__(self) -> None:
-        self.resting = 0
+        self.throttled_count = 0
 
 
 class LoopShare:
@@ -32,40 +32,40 @@ class LoopShare:
     def __init__(self, shares: LoopShares, loop: asyncio.AbstractEventLoop) -> None:
         self._shares = shares
         self._loop = loop
-        self._time = TimeShare(_THROTTLED_SHARE, _BURST_S, _MAX_REST_S)
-        self._rest: asyncio.TimerHandle | None = None
+        self._time = TimeShare(_THROTTLED_SHARE, _BURST_S, _MAX_PAUSE_S)
+        self._throttle_timer: asyncio.TimerHandle | None = None
 
     @property
-    def is_resting(self) -> bool:
-        return self._rest is not None
+    def is_throttled(self) -> bool:
+        return self._throttle_timer is not None
 
-    def begin_rest(self, rest_s: float, then: Callable[[], None]) -> None:
-        """Mark the client as throttled for `rest_s` seconds, then call `then`.
+    def throttle(self, pause_s: float, then: Callable[[], None]) -> None:
+        """Mark the client as throttled for `pause_s` seconds, then call `then`.
 
         This method does not block.
         """
 
         def end() -> None:
-            self.stop_rest()
+            self.stop_throttling()
             then()
 
-        self._shares.resting += 1
-        self._rest = self._loop.call_later(rest_s, end)
+        self._shares.throttled_count += 1
+        self._throttle_timer = self._loop.call_later(pause_s, end)
 
-    def stop_rest(self) -> None:
-        """End the throttling of `begin_rest` now, without calling its callback."""
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
-            self._shares.resting -= 1
+    def stop_throttling(self) -> None:
+        """End the throttling of `throttle` now, without calling its callback."""
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+            self._throttle_timer = None
+            self._shares.throttled_count -= 1
 
-    async def pause(self, pause_s: float) -> None:
+    async def sleep_throttled(self, pause_s: float) -> None:
         """Mark the client as throttled and sleep for `pause_s` seconds."""
-        self._shares.resting += 1
+        self._shares.throttled_count += 1
         try:
             await asyncio.sleep(pause_s)
         finally:
-            self._shares.resting -= 1
+            self._shares.throttled_count -= 1
 
     def charge(self, cost_s: float) -> float:
         """Record event loop time that the client has used.
@@ -73,7 +73,7 @@ class LoopShare:
         Returns:
             Time in seconds for which the client must be throttled.
         """
-        return self._time.charge(cost_s, self._loop.time(), users=max(1, self._shares.resting))
+        return self._time.charge(cost_s, self._loop.time(), users=max(1, self._shares.throttled_count))
 
 
 def message_cost(size: int) -> float:

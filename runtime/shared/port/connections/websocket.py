@@ -20,7 +20,7 @@ from runtime.errors import MalformedRequest, SpeechError, TooManyFrames
 from runtime.shared.port.connections.frame_meter import FrameMeter
 from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, SmallReads, message_cost
 from runtime.shared.port.connections.request_meter import headers_too_large
-from runtime.shared.port.errors import shaped, socket_error
+from runtime.shared.port.errors import format_error, socket_error
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Handshake(ServerProtocol):
             case _:
                 return response
         response.status_code, response.reason_phrase = error.http_status, HTTPStatus(error.http_status).phrase
-        response.body = json.dumps(shaped(error, self._path, "")).encode()
+        response.body = json.dumps(format_error(error, self._path, "")).encode()
         for name in ("Content-Type", "Content-Length"):
             del response.headers[name]
         response.headers["Content-Type"] = "application/json"
@@ -89,7 +89,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         super().connection_made(transport)
         self.transport.set_write_buffer_limits(high=0)
         self._has_end = False  # True if the connection is closed or will be closed soon.
-        self._cut: asyncio.TimerHandle | None = None
+        self._abort_timer: asyncio.TimerHandle | None = None
 
     # --- Receiving.
 
@@ -103,8 +103,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         if not self.handshake_initiated:  # The library has refused the request before uvicorn handled it.
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
-        elif rest_s := self._share.charge(time.thread_time() - began):
-            self._begin_rest(rest_s)
+        elif pause_s := self._share.charge(time.thread_time() - began):
+            self._throttle(pause_s)
 
     def handle_events(self) -> None:
         try:
@@ -144,7 +144,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         The message's processing time is counted for the client here, because one read may contain hundreds of messages.
         """
         if self._pause_s:
-            await self._share.pause(self._pause_s)
+            await self._share.sleep_throttled(self._pause_s)
         message = await self.queue.get()
         if message["type"] == "websocket.receive":
             self._pause_s = self._share.charge(message_cost(len(message.get("text") or message.get("bytes") or "")))
@@ -171,13 +171,13 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
             self.loop.call_later(_LINGER_S, self.transport.abort)
         return self._has_flooded
 
-    def _begin_rest(self, rest_s: float) -> None:
-        if not self._share.is_resting and not self.transport.is_closing():
+    def _throttle(self, pause_s: float) -> None:
+        if not self._share.is_throttled and not self.transport.is_closing():
             self.transport.pause_reading()
-            self._share.begin_rest(rest_s, self._resume_reading)
+            self._share.throttle(pause_s, self._resume_reading)
 
     def _resume_reading(self) -> None:
-        is_throttled = self.read_paused or self._has_flooded or self._share.is_resting
+        is_throttled = self.read_paused or self._has_flooded or self._share.is_throttled
         if not (is_throttled or self.transport.is_closing()):
             self.transport.resume_reading()
 
@@ -217,15 +217,15 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._has_end = True
-        self._share.stop_rest()
-        if self._cut is not None:  # A transport that is closed cannot be aborted.
-            self._cut.cancel()
+        self._share.stop_throttling()
+        if self._abort_timer is not None:  # A transport that is closed cannot be aborted.
+            self._abort_timer.cancel()
         super().connection_lost(exc)
 
     def _end_soon(self) -> None:
         if not self._has_end:
             self._has_end = True
-            self._cut = self.loop.call_later(_CLOSING_S, self.transport.abort)
+            self._abort_timer = self.loop.call_later(_CLOSING_S, self.transport.abort)
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):

@@ -19,7 +19,7 @@ from runtime.server.openai.schema import read_batch, read_speech
 from runtime.server.openai.speech_responder import SpeechResponder
 from runtime.server.voices.voice_library import VoiceCard
 from runtime.settings import Settings
-from runtime.shared.loudness import integrated
+from runtime.shared.loudness import measure_loudness
 from tests.support.library import MemoryLibrary
 from tests.support.scripted_engine import ScriptedEngine, chunk, finished, started
 from tests.support.signals import voice
@@ -157,7 +157,7 @@ async def test_complete_reply_has_the_requested_loudness() -> None:
     async with hosting(ScriptedEngine({1: [started(), loud, finished()]})) as host:
         body = {"input": "Hi.", "stream": False, "response_format": "pcm", "loudness_lufs": -20}
         result = (await SpeechResponder(host, read_speech(body), host.library, "r").generate_complete_audio()).audio
-    before, after = integrated(speech), integrated(np.frombuffer(result, "<i2"))
+    before, after = measure_loudness(speech), measure_loudness(np.frombuffer(result, "<i2"))
     assert before is not None
     assert after is not None
     assert before < -25

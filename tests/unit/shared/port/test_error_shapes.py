@@ -21,7 +21,7 @@ from runtime.server.http.access import AccessControl
 from runtime.server.http.keys import KeyRing, Tickets
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
-from runtime.shared.port.errors import shaped, unknown_route, unrouted
+from runtime.shared.port.errors import format_error, unknown_route, unmatched_route_error
 from runtime.shared.port.guard import RequestGuard
 from runtime.shared.port.origins import ANY, Hosts
 from studio.relay.relay import Relay
@@ -61,7 +61,7 @@ async def asked(app: ASGIApp, path: str, method: str = "POST", **kwargs: Any) ->
 @EachPath
 async def test_unrouted_requests_get_the_error_format_of_their_api_on_both_ports(path: str, code_of: CodeOf) -> None:
     async def none(request: Request) -> Response:
-        return unrouted([], request.scope)
+        return unmatched_route_error([], request.scope)
 
     app = Starlette()
     app.add_route("/{path:path}", none, methods=["GET"])
@@ -118,7 +118,7 @@ async def test_errors_without_a_handler_contain_the_request_id(path: str, code_o
 
 def test_error_contains_the_elevenlabs_field_name() -> None:
     problem = UnsupportedLanguage(param="language", known="english")
-    reported = shaped(problem, "/v1/text-to-speech/x", "req_1")["detail"]
+    reported = format_error(problem, "/v1/text-to-speech/x", "req_1")["detail"]
     assert isinstance(reported, dict)
     assert (reported["param"], reported["request_id"]) == ("language_code", "req_1")
 
