@@ -41,7 +41,7 @@ from studio.transcribing.service import TranscriptionService
 from studio.visitors.limits import Accounts, VisitLimits, allowances
 from studio.visitors.sign_in import SignIn
 from studio.visitors.visitors import VisitorCookies
-from studio.visitors.voice_owners import whose_voices
+from studio.visitors.voice_owners import voice_owner_lookup
 
 ASSETS = shipped("studio", "assets")
 # Path prefixes of the runtime's API. Pages of other origins may only use these paths.
@@ -66,7 +66,7 @@ def build(
     key = runtime_settings.server.keys[0] if runtime_settings.server.keys else ""
     accounts = Accounts(stores.visitors, settings.visits.visitors_per_address)
     allowed = allowances(accounts, settings.visits)
-    relay = Relay(runtime, key, whose_voices(stores.visitors), allowed, runtime_settings)
+    relay = Relay(runtime, key, voice_owner_lookup(stores.visitors), allowed, runtime_settings)
     downloads, plan = None, Plan()
     if isinstance(runtime, ChildRuntime):
         downloads = Downloads(runtime, settings.store.folder, partial(cards_of, runtime, relay.key))

@@ -62,7 +62,7 @@ class DownloadPart:
 
 
 @dataclass(slots=True)
-class Kept:
+class DownloadRecord:
     """State of a checkpoint download, which is stored on disk."""
 
     state: DownloadState = DownloadState.NONE
@@ -163,7 +163,7 @@ class Downloads:
         self.problem = None
         self._become(DownloadState.DONE if self.record.serving else DownloadState.NONE)
 
-    async def back(self) -> None:
+    async def restore_previous(self) -> None:
         """Load the checkpoints that the runtime had loaded before the download.
 
         Raises:
@@ -261,7 +261,7 @@ class Downloads:
         before, bits_before = models_of(self._runtime.args), bits_of(self._runtime.args)
         models = await self._with_the_rest(before)
         if await self._load(models):
-            # Even after a second download, `back` restores the original checkpoints.
+            # Even after a second download, `restore_previous` loads the original checkpoints.
             if not self.record.before:
                 self.record.before, self.record.bits_before = before, bits_before
             self.record.serving = models
@@ -318,13 +318,13 @@ class Downloads:
             log.warning("the state of the download could not be saved")
 
 
-def _read(path: Path) -> Kept:
+def _read(path: Path) -> DownloadRecord:
     try:
         stored = json.loads(path.read_bytes())
         parts = [DownloadPart(**part) for part in stored.pop("parts")]
-        return Kept(**{**stored, "state": DownloadState(stored["state"]), "parts": parts})
+        return DownloadRecord(**{**stored, "state": DownloadState(stored["state"]), "parts": parts})
     except (OSError, ValueError, TypeError, KeyError):
-        return Kept()
+        return DownloadRecord()
 
 
 def _public(reference: str) -> str:

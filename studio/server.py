@@ -28,7 +28,7 @@ from studio.relay.draining import Drain
 from studio.routes.host import is_host
 from studio.routes.real_voices import feature
 from studio.runtimes.given_runtime import GivenRuntime
-from studio.runtimes.supervisor import ChildRuntime, Runtime, until_answers
+from studio.runtimes.supervisor import ChildRuntime, Runtime, wait_until_responding
 from studio.settings import StudioSettings
 from studio.store_service import StoreService
 from studio.transcribing.service import TranscriptionService
@@ -124,7 +124,7 @@ def _sign_in(settings: StudioSettings) -> SignIn | None:
         InvalidSetting: Sign-in is required but no provider is set, or the provider's settings are invalid.
     """
     wanted = settings.visits.sign_in
-    if wanted == "off" or not settings.store.each():
+    if wanted == "off" or not settings.store.has_separate_histories():
         return None
     is_set = bool(os.environ.get("OPENID_PROVIDER_URL"))
     return SignIn(os.environ, required=wanted == "required") if is_set or wanted == "required" else None
@@ -132,21 +132,23 @@ def _sign_in(settings: StudioSettings) -> SignIn | None:
 
 async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.Event) -> None:
     """Refuse new speech, and wait for current speech until a timeout or a second signal."""
-    resting = asyncio.gather(runtime.drain(), drain.rest(drain_s, ends_idle=isinstance(runtime, GivenRuntime)))
+    draining = asyncio.gather(
+        runtime.drain(), drain.drain_requests(drain_s, ends_idle=isinstance(runtime, GivenRuntime))
+    )
     hurrying = asyncio.create_task(hurry.wait())
-    telling = asyncio.create_task(_tell_of_wait(drain, drain_s))
-    either: set[asyncio.Future[Any]] = {resting, hurrying}
+    logging_wait = asyncio.create_task(_log_wait(drain, drain_s))
+    either: set[asyncio.Future[Any]] = {draining, hurrying}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    for task in (*either, telling):
+    for task in (*either, logging_wait):
         task.cancel()
-    await asyncio.gather(*either, telling, return_exceptions=True)
-    await drain.turn_out(HURRIED_FINAL_MESSAGES_TIMEOUT_S if hurry.is_set() else FINAL_MESSAGES_TIMEOUT_S)
+    await asyncio.gather(*either, logging_wait, return_exceptions=True)
+    await drain.close_all(HURRIED_FINAL_MESSAGES_TIMEOUT_S if hurry.is_set() else FINAL_MESSAGES_TIMEOUT_S)
 
 
-async def _tell_of_wait(drain: Drain, drain_s: float) -> None:
+async def _log_wait(drain: Drain, drain_s: float) -> None:
     """Print a message if speech is still running (the runtime's message is not shown)."""
     await asyncio.sleep(IDLE_SOCKETS_TIMEOUT_S)
-    if drain.is_passing:
+    if drain.has_open_requests:
         log_drain_wait(drain_s)
 
 
@@ -161,7 +163,7 @@ async def _announce(startup: StartupPage, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
     url = f"http://{'localhost' if host in {'0.0.0.0', '::'} else host}:{port}"  # noqa: S104
     async with httpx.AsyncClient(verify=certificates(), trust_env=False) as client:
-        await until_answers(client, f"{url}/ready")
-        await until_answers(client, f"{url}/")
+        await wait_until_responding(client, f"{url}/ready")
+        await wait_until_responding(client, f"{url}/")
     settle()
     print(f"Voicewright is ready at {url}", flush=True)

@@ -74,9 +74,9 @@ class StoreSettings:
     @property
     def export_limit_s(self) -> float | None:
         """Return the maximum duration of exported audio in seconds, or None if it is unlimited."""
-        return self.max_export_s if self.each() else None
+        return self.max_export_s if self.has_separate_histories() else None
 
-    def each(self, env: Mapping[str, str] | None = None) -> bool:
+    def has_separate_histories(self, env: Mapping[str, str] | None = None) -> bool:
         """Return True if each visitor has a separate history of recordings.
 
         This depends on the settings and on the environment `env`.

@@ -57,8 +57,8 @@ class StoreService:
     ) -> None:
         self.store = Store(settings)
         self.store.open()
-        key = cookie_key(self.store.folder) if settings.each() else b""
-        self.visitors = Visitors(each=settings.each(), key=key, member_of=member_of)
+        key = cookie_key(self.store.folder) if settings.has_separate_histories() else b""
+        self.visitors = Visitors(has_separate_histories=settings.has_separate_histories(), key=key, member_of=member_of)
         self._workers = WorkerPool()
         self._export_workers = WorkerPool(MAX_CONCURRENT_EXPORTS)
         self._aligning = AlignmentService()

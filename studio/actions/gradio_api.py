@@ -19,7 +19,7 @@ from gradio.utils import get_upload_folder
 from starlette.types import ASGIApp
 
 from studio.actions.asking import ActionRefused, StudioClient
-from studio.actions.offering import ACTIONS, Action, shaped
+from studio.actions.offering import ACTIONS, Action, copy_signature
 
 CALLER = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=gr.Request)
 
@@ -48,7 +48,7 @@ def _function(app: ASGIApp, action: Action) -> Action:
         except ActionRefused as refusal:
             raise gr.Error(refusal.message, title=refusal.code, print_exception=False) from None
 
-    return shaped(call, action, CALLER)
+    return copy_signature(call, action, CALLER)
 
 
 def _with_files(result: Any) -> Any:

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp
 from runtime.errors import InvalidConfig, SpeechError
 from runtime.shared.validation import first_fault
 from studio.actions.asking import ActionRefused, StudioClient
-from studio.actions.offering import ACTIONS, Action, described, shaped
+from studio.actions.offering import ACTIONS, Action, argument_descriptions, copy_signature
 from studio.visitors.visitors import is_https
 
 PATH = "/mcp"
@@ -78,7 +78,7 @@ def tools(app: ASGIApp) -> FastMCP:
         added = server._tool_manager.get_tool(name)
         assert added is not None
         properties = added.parameters["properties"]
-        for argument, text in described(action).items():
+        for argument, text in argument_descriptions(action).items():
             properties[argument]["description"] = text
     return server
 
@@ -94,7 +94,7 @@ def _tool(app: ASGIApp, action: Action) -> Action:
             return _refusal(refusal)
         return _result(outcome, request)
 
-    return shaped(call, action, CALLER, CallToolResult)
+    return copy_signature(call, action, CALLER, CallToolResult)
 
 
 def _refusal(refusal: ActionRefused | SpeechError) -> CallToolResult:

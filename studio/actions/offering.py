@@ -31,7 +31,7 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 
-def described(action: Action) -> dict[str, str]:
+def argument_descriptions(action: Action) -> dict[str, str]:
     """Return the descriptions of an action's arguments, parsed from its docstring.
 
     The keys of the result are the names of the arguments.
@@ -40,7 +40,7 @@ def described(action: Action) -> dict[str, str]:
     return dict(re.findall(r"^ {4}(\w+): (.+)$", listed, re.MULTILINE))
 
 
-def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: object = None) -> Action:
+def copy_signature(call: Action, action: Action, caller: inspect.Parameter, returns: object = None) -> Action:
     """Give a wrapper function the name, docstring and signature of an action.
 
     Gradio and MCP inspect the signature of the wrapper. The type annotations are resolved here, because their names are

@@ -6,7 +6,7 @@ import secrets
 from typing import Any, TypedDict
 
 from studio.actions.asking import ActionRefused, StudioClient
-from studio.actions.speech import Spoken, as_file, speak
+from studio.actions.speech import SpeechResult, as_file, speak
 
 MAX_LINES = 100
 LINE_FIELDS = {"text", "mode", "voice", "language", "instruct", "seed", "tags", "pronunciations"}
@@ -19,7 +19,7 @@ class Script(TypedDict):
     """
 
     id: str | None
-    takes: list[Spoken]
+    takes: list[SpeechResult]
 
 
 async def script(studio: StudioClient, lines: list[dict[str, Any]], name: str = "") -> Script:

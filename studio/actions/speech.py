@@ -18,7 +18,7 @@ ROOMS = {"custom_voice": "speakers", "voice_design": "design", "base": "clone"}
 BYTES_A_SECOND = 2 * SAMPLE_RATE
 
 
-class Spoken(TypedDict):
+class SpeechResult(TypedDict):
     """Generated speech of one text.
 
     ``take`` is the id of the recording in the history, or null if the caller has no history. ``audio`` is the URL of
@@ -72,7 +72,7 @@ async def speak(
     seed: int | None = None,
     tags: bool = False,
     pronunciations: list[dict[str, str]] | None = None,
-) -> Spoken:
+) -> SpeechResult:
     """Speak a text, and return the speech as a WAV file.
 
     The speech is also stored in the caller's history as a take. The caller's pronunciation dictionary applies.
@@ -99,7 +99,7 @@ async def design(
     takes: int = 3,
     language: str = "auto",
     seeds: list[int] | None = None,
-) -> list[Spoken]:
+) -> list[SpeechResult]:
     """Design a voice from a description, and speak a text in several variants of the voice.
 
     Each variant is stored as a take, which has its own seed. The action `keep` stores the best take as a voice.
@@ -194,13 +194,13 @@ async def _spoken(
     seed: int | None,
     label: str | None = None,
     pronunciations: list[dict[str, str]] | None = None,
-) -> Spoken:
+) -> SpeechResult:
     drawn = secrets.randbelow(2**32) if seed is None else seed
     wording = await _wording(studio, text, pronunciations)
     pcm, done = await studio.speech({**config, "input": wording.sent, "seed": drawn})
     mode = config.get("task_type") or await _mode_of(studio, config)
     take = await _store_take(studio, wording, config, pcm, done, mode, label)
-    return Spoken(
+    return SpeechResult(
         take=take,
         audio=None if take is None else f"studio/takes/{take}/audio",
         sample_rate=SAMPLE_RATE,

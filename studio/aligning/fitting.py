@@ -19,7 +19,7 @@ class MisfitError(ValueError):
     """
 
 
-def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
+def align_to_text(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
     """Validate the words and times from an aligner, and spell the words as in `text`.
 
     Args:
@@ -56,7 +56,7 @@ def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
     return timed_words
 
 
-def written(text: str, spoken: TimedWords) -> TimedWords:
+def map_to_displayed_words(text: str, spoken: TimedWords) -> TimedWords:
     """Convert the times of spoken words to times of the words that are displayed.
 
     Replacements can change words, for example "Dr." is spoken as "doctor". Words that are equal in both texts keep

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.shared.word_times import TimedWords
-from studio.aligning.fitting import MisfitError, fitted
+from studio.aligning.fitting import MisfitError, align_to_text
 from studio.aligning.plugin import Aligner, installed
 
 
@@ -38,7 +38,7 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
         try:
             placed = _loaded(name)(samples, rate, text, language)
             if placed is not None:
-                return Aligned(fitted(placed, text, len(samples) / rate), name, faults)
+                return Aligned(align_to_text(placed, text, len(samples) / rate), name, faults)
         except MisfitError as misfit:
             faults.append(f"{name}: {misfit}")
         except Exception as error:

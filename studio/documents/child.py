@@ -27,12 +27,12 @@ def main() -> int:
     lower_priority(NICE_STEPS)
     # This import follows `confine`, because the limits must also apply to the imported libraries.
     from studio.documents.reading import read
-    from studio.documents.values import TOO_LONG, Spoken, UnreadableError
+    from studio.documents.values import TOO_LONG, ContentChoice, UnreadableError
 
     status = 0
     try:
         options = json.loads(sys.argv[1])
-        spoken = Spoken(**options.pop("spoken", {}))
+        spoken = ContentChoice(**options.pop("spoken", {}))
         output = json.dumps(asdict(read(sys.stdin.buffer.read(), spoken=spoken, **options)), ensure_ascii=False)
     except UnreadableError as error:
         status, output = UNREADABLE_STATUS, str(error)

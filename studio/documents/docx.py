@@ -34,7 +34,7 @@ from studio.documents.values import (
     LINE_BREAK,
     Chapter,
     Document,
-    LeftOut,
+    OmittedContent,
     cut_level,
     paragraphs_of,
     row_text,
@@ -87,14 +87,14 @@ def main_document(archive: Archive) -> tuple[str, etree._Element] | None:
     return (name, root) if tag_of(root) == "w:document" else None
 
 
-def read_docx(archive: Archive, name: str, root: etree._Element, left_out: LeftOut) -> Document:
+def read_docx(archive: Archive, name: str, root: etree._Element, omitted: OmittedContent) -> Document:
     """Read a DOCX document and return its text as chapters.
 
     Args:
         archive: ZIP archive of the document.
         name: Name of the entry with the main part of the document.
         root: XML root of the main part.
-        left_out: Counter of omitted content, to which this function adds.
+        omitted: Counter of omitted content, to which this function adds.
 
     Raises:
         UnreadableError: The document is damaged, or larger than the limits.
@@ -106,7 +106,7 @@ def read_docx(archive: Archive, name: str, root: etree._Element, left_out: LeftO
 
     styles = Styles(part("styles"))
     comments = {attribute(one, "id"): _text_of(one) for one in _elements(part("comments"), "w:comment")}
-    body = _Story(styles, Numbering(part("numbering"), styles), left_out, comments)
+    body = _Story(styles, Numbering(part("numbering"), styles), omitted, comments)
     note_parts = {kind: part(f"{kind}s") for kind in ("footnote", "endnote")}
     for one in (root, *note_parts.values()):
         if one is not None:
@@ -115,9 +115,9 @@ def read_docx(archive: Archive, name: str, root: etree._Element, left_out: LeftO
     notes = list(_notes(body, note_parts))
     for header in parts.get("header", []) + parts.get("footer", []):
         if text := _text_of(archive.xml(header)):
-            left_out.add("headers", text)
+            omitted.add("headers", text)
     title = _core_title(archive) or next((block.text for block in blocks if block.is_title), "")
-    return prose_document(title, [*_chapters(blocks), Chapter("", notes, is_notes=True)], left_out)
+    return prose_document(title, [*_chapters(blocks), Chapter("", notes, is_notes=True)], omitted)
 
 
 def _related(archive: Archive, name: str) -> dict[str, list[str]]:
@@ -173,7 +173,7 @@ class _Story:
         marks: Kind and id of each note to which the text refers.
     """
 
-    def __init__(self, styles: Styles, numbering: Numbering, left_out: LeftOut, comments: dict[str, str]) -> None:
+    def __init__(self, styles: Styles, numbering: Numbering, omitted: OmittedContent, comments: dict[str, str]) -> None:
         """Create a reader for a part of a document, such as the body or the footnotes.
 
         `comments` maps comment ids to the texts of the comments.
@@ -181,7 +181,7 @@ class _Story:
         self.marks: list[tuple[str, str]] = []
         self._styles = styles
         self._numbering = numbering
-        self._left_out = left_out
+        self._omitted = omitted
         self._comments = comments
         self._is_in_code = False  # True after a paragraph of code. Consecutive code paragraphs form one block.
         self._blocks: list[_Block] = []
@@ -225,7 +225,7 @@ class _Story:
             name = tag_of(one)
             if name in _COUNTED:
                 comment = self._comments.get(attribute(one, "id")) if name == "w:commentReference" else None
-                self._left_out.add(_COUNTED[name], comment or _text_of(one))
+                self._omitted.add(_COUNTED[name], comment or _text_of(one))
             elif name and name not in _SKIPPED:
                 if name in _TEXTS:
                     self._add(_TEXTS[name])
@@ -244,7 +244,7 @@ class _Story:
         self._walk(element)
         read, self._open = self._open, outer
         for code, omitted in read.omitted.items():
-            self._left_out.add(code, omitted)
+            self._omitted.add(code, omitted)
         text = self._carried + "".join(read.pieces)
         is_drop_cap = attribute(child(properties, "w:framePr"), "dropCap") not in {"", "none"}
         mark = child(properties, "w:rPr")
@@ -255,11 +255,11 @@ class _Story:
         elif style.is_contents:
             self._carried = ""
             if spaced(text):
-                self._left_out.add("contents", text)
+                self._omitted.add("contents", text)
         elif not self._omits(style, text):
             self._carried = ""
             label, level = self._numbering.label(properties, style_id), heading_level(properties, style)
-            if label and level is None and self._left_out.omits("list_numbers", label):
+            if label and level is None and self._omitted.omits("list_numbers", label):
                 label = ""
             self._finish(text, label, level, style.is_title)
         self._blocks += read.after
@@ -274,9 +274,9 @@ class _Story:
         if not spaced(text) or not (style.is_code or style.is_caption):
             return False
         if style.is_code:
-            is_omitted = self._left_out.omits("code", text, count=not was_in_code)
+            is_omitted = self._omitted.omits("code", text, count=not was_in_code)
         else:
-            is_omitted = self._left_out.omits("captions", text)
+            is_omitted = self._omitted.omits("captions", text)
         if is_omitted:
             self._carried = ""
         return is_omitted
@@ -314,7 +314,7 @@ class _Story:
         """Add text without its pictures, which are counted."""
         text, pictures = _PICTURE.subn("", text)
         if pictures:
-            self._left_out.add("symbols", count=pictures)
+            self._omitted.add("symbols", count=pictures)
         self._add(text)
 
     def _field(self, element: etree._Element) -> None:
@@ -337,7 +337,7 @@ class _Story:
     def _note_mark(self, element: etree._Element) -> None:
         kind = tag_of(element)[2:].removesuffix("Reference")
         self.marks.append((kind, attribute(element, "id")))
-        if not self._left_out.omits("note_marks"):
+        if not self._omitted.omits("note_marks"):
             self._add(f" {sum(one == kind for one, _ in self.marks)} ")
 
     def _superscript(self, element: etree._Element) -> None:
@@ -357,7 +357,7 @@ class _Story:
             self._walk(element)
         else:
             described = (one.get("descr") or one.get("title") or one.get("alt") for one in element.iter())
-            self._left_out.add("pictures", next(filter(None, described), None))
+            self._omitted.add("pictures", next(filter(None, described), None))
 
     def _text_box(self, element: etree._Element) -> None:
         """Read a text box at its position in the text.
@@ -376,14 +376,14 @@ class _Story:
     def _row(self, element: etree._Element) -> None:
         properties = child(element, "w:trPr")
         if child(properties, "w:del") is not None:
-            self._left_out.add("deleted", _text_of(element))
+            self._omitted.add("deleted", _text_of(element))
             return
         cells, self._cells = self._cells, []
         self._walk(element)
         read, self._cells = self._cells, cells
         if all(len(cell) <= 1 for cell in read) and len(read) > 1:
             text = row_text([block.text for cell in read for block in cell])
-            if text and not self._left_out.omits("tables", text):
+            if text and not self._omitted.omits("tables", text):
                 self._blocks.append(_Block(text))
         else:  # The table is used for layout, so its cells contain paragraphs.
             self._blocks += [block for cell in read for block in cell]

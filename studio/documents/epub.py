@@ -23,7 +23,7 @@ from studio.documents.values import (
     TOO_LARGE,
     Chapter,
     Document,
-    LeftOut,
+    OmittedContent,
     UnreadableError,
     spaced,
 )
@@ -41,7 +41,7 @@ _NO_MARKUP = ("audio/", "font/", "video/", "application/pdf", "text/css", "text/
 Titles = dict[str, dict[str, str]]  # Chapter titles by document and anchor. The anchor "" is the start of the document.
 
 
-def read_epub(archive: Archive, left_out: LeftOut) -> Document:
+def read_epub(archive: Archive, omitted: OmittedContent) -> Document:
     """Read the text, title, authors and cover of an EPUB book.
 
     Raises:
@@ -56,7 +56,7 @@ def read_epub(archive: Archive, left_out: LeftOut) -> Document:
     opf = archive.xml(package, recover=True)
     items = {item.get("id"): item for item in opf.iter("{*}item")}
     title = next((spaced("".join(one.itertext())) for one in opf.iter("{*}title")), "")
-    book = _Book(archive, package, items, left_out)
+    book = _Book(archive, package, items, omitted)
     document = book.read(title, list(opf.iter("{*}itemref")))
     authors = [name for one in opf.iter("{*}creator") if (name := spaced("".join(one.itertext())))]
     document.author = ", ".join(authors)[:MAX_TITLE_CHARS]
@@ -66,12 +66,12 @@ def read_epub(archive: Archive, left_out: LeftOut) -> Document:
 
 class _Book:
     def __init__(
-        self, archive: Archive, package: str, items: dict[str | None, etree._Element], left_out: LeftOut
+        self, archive: Archive, package: str, items: dict[str | None, etree._Element], omitted: OmittedContent
     ) -> None:
         self._archive = archive
         self._package = package
         self._items = items
-        self._left_out = left_out
+        self._omitted = omitted
         self._notes: list[str] = []
         self._seen: set[str] = set()
         self._encoding: str | None = None  # Encoding of pages that are not UTF-8 and declare no encoding.
@@ -85,10 +85,10 @@ class _Book:
         aside = [one for one in spine if one.get("linear") == "no"]
         chapters = self._read_all(linear, titles)
         if any(chapter.paragraphs for chapter in chapters):
-            self._left_out.add("asides", count=len(aside))
+            self._omitted.add("asides", count=len(aside))
         else:
             chapters = self._read_all(aside, titles)
-        return prose_document(title, [*chapters, Chapter("", self._notes, is_notes=True)], self._left_out)
+        return prose_document(title, [*chapters, Chapter("", self._notes, is_notes=True)], self._omitted)
 
     def cover(self, opf: etree._Element) -> str:
         """Return the cover image as a data URL, or an empty string if it is missing or unreadable."""
@@ -114,14 +114,14 @@ class _Book:
         """Yield the chapters of one spine document, and skip repeated documents."""
         item, name = self._page(reference)
         if item is None:
-            self._left_out.add("missing_pages", reference.get("idref"))
+            self._omitted.add("missing_pages", reference.get("idref"))
         elif name is None:
-            self._left_out.add("pictures", item.get("href"))
+            self._omitted.add("pictures", item.get("href"))
         elif name in self._seen:
-            self._left_out.add("repeated_pages", name)
+            self._omitted.add("repeated_pages", name)
         else:
             self._seen.add(name)
-            reader = XhtmlReader(titles.get(name, {}), self._left_out, self._notes)
+            reader = XhtmlReader(titles.get(name, {}), self._omitted, self._notes)
             chapters, has_text = reader.read(body_of(self._archive.read(name), self._encoding))
             if has_text or not _is_nav(item):  # A table of contents that has only a heading is not a chapter.
                 yield from chapters

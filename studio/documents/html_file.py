@@ -11,7 +11,7 @@ from studio.documents.values import (
     TOO_LARGE,
     Chapter,
     Document,
-    LeftOut,
+    OmittedContent,
     UnreadableError,
     cut_level,
     spaced,
@@ -36,7 +36,7 @@ def check_size(data: bytes) -> None:
         raise UnreadableError(TOO_LARGE)
 
 
-def read_html(data: bytes, left_out: LeftOut) -> Document:
+def read_html(data: bytes, omitted: OmittedContent) -> Document:
     """Read an HTML file as chapters of paragraphs.
 
     Raises:
@@ -54,5 +54,5 @@ def read_html(data: bytes, left_out: LeftOut) -> Document:
             heading.set("id", place := f"chapter {number}")
             titles[place] = spaced("".join(heading.itertext()))
     notes: list[str] = []
-    chapters, _ = XhtmlReader(titles, left_out, notes).read(body)
-    return prose_document(title, [*chapters, Chapter("", notes, is_notes=True)], left_out)
+    chapters, _ = XhtmlReader(titles, omitted, notes).read(body)
+    return prose_document(title, [*chapters, Chapter("", notes, is_notes=True)], omitted)

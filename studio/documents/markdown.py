@@ -10,7 +10,7 @@ import yaml
 
 from runtime.markdown.growing import GrowingMarkdown
 from runtime.markdown.reading import Kind, Leaf, read_blocks, read_inline
-from studio.documents.values import Chapter, LeftOut, cut_level
+from studio.documents.values import Chapter, OmittedContent, cut_level
 
 _BLANK = re.compile(r"\n{2,}")
 _HEADING = re.compile(r" {0,3}(#{1,6})")
@@ -29,10 +29,10 @@ _FENCE_ROW = re.compile(r"\s*(?:```|~~~)")
 _TABLE_RULE = re.compile(r"[\s|:-]*")  # Delimiter row between the header and the body of a table.
 
 
-def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
+def without_front_matter(text: str, omitted: OmittedContent) -> tuple[str, str]:
     """Split a Markdown text into its content and the title in its front matter.
 
-    The front matter is YAML or TOML. Its other settings are counted in `left_out`.
+    The front matter is YAML or TOML. Its other settings are counted in `omitted`.
 
     Returns:
         The text without front matter, and the title (an empty string if it is missing).
@@ -41,7 +41,7 @@ def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
     if found is None or found["rows"].startswith("\n") or not _SETTING.search(found["rows"]):
         return text, ""
     for setting in _SETTING.findall(found["rows"]):
-        left_out.add("front_matter", setting)
+        omitted.add("front_matter", setting)
     return text[found.end() :], _title(found["rows"], is_toml=found["fence"] == "+++")
 
 
@@ -60,14 +60,14 @@ def _title(rows: str, *, is_toml: bool) -> str:
     return " ".join(title.split()) if isinstance(title, str) else ""
 
 
-def markdown_chapters(text: str, left_out: LeftOut) -> list[Chapter]:
+def markdown_chapters(text: str, omitted: OmittedContent) -> list[Chapter]:
     """Split a Markdown text into chapters at its headings.
 
-    Omitted content is counted in `left_out`.
+    Omitted content is counted in `omitted`.
     """
     lines = text.split("\n")
     leaves = read_blocks(text).leaves
-    _apply_choice(lines, leaves, left_out)
+    _apply_choice(lines, leaves, omitted)
     headings: list[tuple[int, int, str]] = []  # Level, line and text of each heading.
     for leaf in leaves:
         if leaf.kind is Kind.UNDERLINED:
@@ -87,22 +87,22 @@ def markdown_chapters(text: str, left_out: LeftOut) -> list[Chapter]:
     ]
 
 
-def _apply_choice(lines: list[str], leaves: Sequence[Leaf], left_out: LeftOut) -> None:
+def _apply_choice(lines: list[str], leaves: Sequence[Leaf], omitted: OmittedContent) -> None:
     """Remove or rewrite code, tables and list numbers as selected, and count omissions."""
     omitted_tables = False
     for leaf in leaves:
         rows = lines[leaf.start : leaf.end]
         example = " ".join(rows).strip("`~ ")
         if leaf.kind is Kind.FOOTNOTE:
-            left_out.add("footnotes", example)
-        elif leaf.kind is Kind.FENCE and not left_out.omits("code", example):
+            omitted.add("footnotes", example)
+        elif leaf.kind is Kind.FENCE and not omitted.omits("code", example):
             literal = [_MARKUP.sub(r"\\\g<0>", row.strip()) for row in rows]
             lines[leaf.start : leaf.end] = [
                 "" if _FENCE_ROW.match(row) else own for row, own in zip(rows, literal, strict=True)
             ]
         elif leaf.kind is Kind.ROW and not _TABLE_RULE.fullmatch(example):
-            omitted_tables |= left_out.omits("tables", example)
-        if leaf.number and left_out.omits("list_numbers", leaf.number.strip()):
+            omitted_tables |= omitted.omits("tables", example)
+        if leaf.number and omitted.omits("list_numbers", leaf.number.strip()):
             lines[leaf.start] = _LIST_NUMBER.sub("-", lines[leaf.start], count=1)
     for leaf in leaves:
         if omitted_tables and leaf.kind is Kind.ROW:

@@ -34,7 +34,7 @@ from studio.documents.values import (
     TOO_LARGE,
     Chapter,
     Document,
-    LeftOut,
+    OmittedContent,
     UnreadableError,
     spaced,
 )
@@ -64,7 +64,7 @@ def is_pdf(data: bytes) -> bool:
     return _HEAD in data[:_HEAD_BYTES]
 
 
-def read_pdf(data: bytes, left_out: LeftOut) -> Document:
+def read_pdf(data: bytes, omitted: OmittedContent) -> Document:
     """Read the text layer of a PDF file as chapters of paragraphs.
 
     Raises:
@@ -77,7 +77,7 @@ def read_pdf(data: bytes, left_out: LeftOut) -> Document:
             raise UnreadableError(LOCKED)
         if len(reader.pages) > MAX_PAGES:
             raise UnreadableError(TOO_LARGE)
-        pages = list(_rows_of_pages(reader.pages, left_out))
+        pages = list(_rows_of_pages(reader.pages, omitted))
     except NotImplementedError:
         raise UnreadableError(PROTECTED) from None
     except _DAMAGES as error:
@@ -87,14 +87,14 @@ def read_pdf(data: bytes, left_out: LeftOut) -> Document:
     with suppress(*_DAMAGES):
         title, author = (_metadata(reader, name) for name in ("title", "author"))
         marks = _marks_of_outline(reader)
-    chapters = list(_Text(pages, left_out).chapters(marks))
-    clean_plain(chapters, left_out)
-    document = prose_document("" if _WRITTEN_BY_A_PROGRAM.match(title) else title, chapters, left_out)
+    chapters = list(_Text(pages, omitted).chapters(marks))
+    clean_plain(chapters, omitted)
+    document = prose_document("" if _WRITTEN_BY_A_PROGRAM.match(title) else title, chapters, omitted)
     document.author = author[:MAX_TITLE_CHARS]
     return document
 
 
-def _rows_of_pages(pages: Iterable[PageObject], left_out: LeftOut) -> Iterator[list[Row]]:
+def _rows_of_pages(pages: Iterable[PageObject], omitted: OmittedContent) -> Iterator[list[Row]]:
     """Yield the rows of each page (a damaged page may lack rows).
 
     Raises:
@@ -110,9 +110,9 @@ def _rows_of_pages(pages: Iterable[PageObject], left_out: LeftOut) -> Iterator[l
             note, reason = "damaged_pages", _reason_of(error)
         rows = collector.rows
         if not rows or note == "damaged_pages":
-            left_out.add(note, f"page {number}")
-        left_out.add("damaged", count=collector.unmapped)
-        left_out.add("symbols", count=collector.check_marks)
+            omitted.add(note, f"page {number}")
+        omitted.add("damaged", count=collector.unmapped)
+        omitted.add("symbols", count=collector.check_marks)
         chars += sum(len(row.text) for row in rows)
         if chars > MAX_TEXT_CHARS:
             raise UnreadableError(TOO_LARGE)
@@ -145,8 +145,8 @@ def _marks_of_outline(reader: PdfReader) -> list[tuple[int, str]]:
 class _Text:
     """Rows of all pages, which are grouped into chapters and paragraphs."""
 
-    def __init__(self, pages: list[list[Row]], left_out: LeftOut) -> None:
-        self._left_out = left_out
+    def __init__(self, pages: list[list[Row]], omitted: OmittedContent) -> None:
+        self._omitted = omitted
         self._notes: list[str] = []
         sizes = Counter(round(row.size, 1) for rows in pages for row in rows for _ in range(len(row.text)))
         self._size = sizes.most_common(1)[0][0] or 1.0
@@ -235,10 +235,10 @@ class _Text:
         for row in rows:
             # Chapter numbers have a larger font than page numbers.
             is_number = id(row) in edges and self._is_small(row) and _PAGE_NUMBER.fullmatch(row.text)
-            if is_number and self._left_out.omits("page_numbers", row.text):
+            if is_number and self._omitted.omits("page_numbers", row.text):
                 continue
             if id(row) in edges and self._key(row) in running:
-                self._left_out.add("headers", row.text)
+                self._omitted.add("headers", row.text)
             else:
                 rows_left.append(row)
         return rows_left

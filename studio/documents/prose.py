@@ -17,7 +17,7 @@ from studio.documents.values import (
     TOO_LARGE,
     Chapter,
     Document,
-    LeftOut,
+    OmittedContent,
     UnreadableError,
 )
 
@@ -38,7 +38,7 @@ _MIN_WORD_CHARS = 2
 _MIN_NOTED_CHARS = 4
 
 
-def prose_document(title: str, chapters: Iterable[Chapter], left_out: LeftOut) -> Document:
+def prose_document(title: str, chapters: Iterable[Chapter], omitted: OmittedContent) -> Document:
     """Create a document from all chapters that contain text.
 
     If `title` is empty, the document gets the title of its first chapter.
@@ -51,10 +51,10 @@ def prose_document(title: str, chapters: Iterable[Chapter], left_out: LeftOut) -
         raise UnreadableError(NO_TEXT)
     if sum(len(text) for chapter in chapters for text in chapter.paragraphs) > MAX_TEXT_CHARS:
         raise UnreadableError(TOO_LARGE)
-    clean_prose(chapters, left_out)
-    left_out.add("damaged", count=sum(text.count(_UNDECODED) for chapter in chapters for text in chapter.paragraphs))
+    clean_prose(chapters, omitted)
+    omitted.add("damaged", count=sum(text.count(_UNDECODED) for chapter in chapters for text in chapter.paragraphs))
     title = (title or first_title(chapters))[:MAX_TITLE_CHARS]
-    return Document(title, chapters, left_out.notes(), found=dict(left_out.found))
+    return Document(title, chapters, omitted.notes(), found=dict(omitted.found))
 
 
 def first_title(chapters: Iterable[Chapter]) -> str:
@@ -62,10 +62,10 @@ def first_title(chapters: Iterable[Chapter]) -> str:
     return next((chapter.title for chapter in chapters if chapter.title), "")
 
 
-def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
+def clean_prose(chapters: list[Chapter], omitted: OmittedContent) -> None:
     """Remove footnote marks from the paragraphs of all chapters.
 
-    Footnote marks and style tags are counted in `left_out`.
+    Footnote marks and style tags are counted in `omitted`.
     """
     texts = [text for chapter in chapters for text in chapter.paragraphs]
     has_notes = any(_is_mark(found, has_notes=False) for text in texts for found in _RAISED_NUMBERS.finditer(text))
@@ -74,32 +74,32 @@ def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
         if not _is_mark(found, has_notes=has_notes):
             return found[0]
         before = found.string[max(found.start() - _MAX_WORD_CHARS, 0) : found.start()]
-        return "" if left_out.omits("note_marks", f"{before.rpartition(' ')[2]}{found[0]}") else found[0]
+        return "" if omitted.omits("note_marks", f"{before.rpartition(' ')[2]}{found[0]}") else found[0]
 
     for chapter in chapters:
         chapter.paragraphs = [_RAISED_NUMBERS.sub(without_mark, text) for text in chapter.paragraphs]
         for text in chapter.paragraphs:
             for style in style_tags(text, MAX_STYLE_CHARS):
-                left_out.add("styles", style)
+                omitted.add("styles", style)
 
 
-def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
+def clean_plain(chapters: Iterable[Chapter], omitted: OmittedContent) -> None:
     """Remove captions and list numbers from plain text if the user does not want to hear them.
 
-    `left_out` has the user's choice, and counts the removed texts.
+    `omitted` has the user's choice, and counts the removed texts.
     """
     for chapter in chapters:
         paragraphs: list[str] = []
         before = 0  # Number of the previous list item.
         for text, following in zip(chapter.paragraphs, [*chapter.paragraphs[1:], ""], strict=False):
-            if _CAPTION.match(text) and left_out.omits("captions", text):
+            if _CAPTION.match(text) and omitted.omits("captions", text):
                 continue
             item, next_item = _LIST_ITEM.match(text), _LIST_ITEM.match(following)
             number = int(item[1]) if item else 0
             is_in_list = number == before + 1 and (before > 0 or (next_item is not None and int(next_item[1]) == 2))
             if item and is_in_list:
                 before = number
-                if left_out.omits("list_numbers", item[0].strip()):
+                if omitted.omits("list_numbers", item[0].strip()):
                     text = text[item.end() :]
             else:
                 before = 0

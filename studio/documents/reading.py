@@ -10,13 +10,13 @@ from studio.documents.epub import CONTAINER, read_epub
 from studio.documents.html_file import is_html, read_html
 from studio.documents.pdf import is_pdf, read_pdf
 from studio.documents.text import read_text
-from studio.documents.values import NO_DOCUMENT, Document, LeftOut, Spoken, UnreadableError
+from studio.documents.values import NO_DOCUMENT, ContentChoice, Document, OmittedContent, UnreadableError
 from studio.documents.web_page import read_web_page
 
 OF_ARCHIVES = (b"PK", COMPOUND_FILE_MAGIC)
 
 
-def read(data: bytes, *, spoken: Spoken | None = None, web: bool = False, **options: Any) -> Document:
+def read(data: bytes, *, spoken: ContentChoice | None = None, web: bool = False, **options: Any) -> Document:
     """Read an EPUB, DOCX, PDF, HTML, subtitle or text file.
 
     Args:
@@ -28,16 +28,16 @@ def read(data: bytes, *, spoken: Spoken | None = None, web: bool = False, **opti
     Raises:
         UnreadableError: The file cannot be read (values.py lists the reasons).
     """
-    left_out = LeftOut(spoken)
+    omitted = OmittedContent(spoken)
     if is_pdf(data):
-        return read_pdf(data, left_out)
+        return read_pdf(data, omitted)
     if not data.startswith(OF_ARCHIVES):
         if is_html(data):
-            return read_web_page(data, left_out) if web else read_html(data, left_out)
-        return read_text(data, left_out, **options)
+            return read_web_page(data, omitted) if web else read_html(data, omitted)
+        return read_text(data, omitted, **options)
     archive = Archive(data)
     if archive.find(CONTAINER) is not None:
-        return read_epub(archive, left_out)
+        return read_epub(archive, omitted)
     if (main := main_document(archive)) is not None:
-        return read_docx(archive, *main, left_out)
+        return read_docx(archive, *main, omitted)
     raise UnreadableError(NO_DOCUMENT)

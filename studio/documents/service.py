@@ -21,7 +21,7 @@ from studio.errors import DocumentUnreadable
 log = logging.getLogger(__name__)
 
 
-class Turns:
+class FairQueue:
     """Fair queue that lets the waiting clients run jobs in turn.
 
     Thread: event loop.
@@ -43,7 +43,7 @@ class Turns:
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @asynccontextmanager
-    async def place(self, client: str) -> AsyncIterator[None]:
+    async def reserve_place(self, client: str) -> AsyncIterator[None]:
         """Reserve a place in the queue for a job while the context is open.
 
         Raises:
@@ -115,7 +115,7 @@ class DocumentService:
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
-        self._turns = Turns(
+        self._queue = FairQueue(
             slots=MAX_CHILDREN, waiting=MAX_WAITING, per_client=MAX_PER_CLIENT, retry_after_s=RETRY_AFTER_S
         )
 
@@ -138,9 +138,9 @@ class DocumentService:
             DocumentUnreadable: The document cannot be read (values.py lists the reasons).
             RateLimited, Overloaded: Too many documents are waiting.
         """
-        async with self._turns.place(client):
+        async with self._queue.reserve_place(client):
             pieces = await receive()
-            async with self._turns.slot(client):
+            async with self._queue.slot(client):
                 status, output = await self._run_child(pieces, json.dumps(options))
         if status == 0:
             return output

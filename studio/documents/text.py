@@ -18,8 +18,8 @@ from studio.documents.values import (
     TOO_LARGE,
     Chapter,
     Document,
-    LeftOut,
     Note,
+    OmittedContent,
     UnreadableError,
 )
 
@@ -56,7 +56,7 @@ class TextDocument(Document):
 
 def read_text(
     data: bytes,
-    left_out: LeftOut | None = None,
+    omitted: OmittedContent | None = None,
     *,
     encoding: str | None = None,
     keep_sounds: bool = False,
@@ -67,7 +67,7 @@ def read_text(
 
     Args:
         data: Bytes of the whole file.
-        left_out: Counter of omitted content, which also has the user's choice of content to read.
+        omitted: Counter of omitted content, which also has the user's choice of content to read.
         encoding: Character encoding, or None to detect it.
         keep_sounds: True to read subtitle text in brackets and between music notes.
         as_is: True to keep every row, as in tables and lists, and to treat subtitles as plain text.
@@ -87,7 +87,7 @@ def read_text(
     found = None if as_is or markdown else read_cues(text)
     if found is None and not markdown and _OTHER_MARKUP.match(text):
         raise UnreadableError(NO_DOCUMENT)
-    left_out = left_out or LeftOut()
+    omitted = omitted or OmittedContent()
     cues: list[Times] = []
     chapters: list[Chapter] = []
     remaining: list[str] = []
@@ -95,26 +95,26 @@ def read_text(
     if as_is:
         remaining = [text]
     elif markdown:
-        text, title = without_front_matter(text, left_out)
-        chapters = markdown_chapters(text, left_out)
+        text, title = without_front_matter(text, omitted)
+        chapters = markdown_chapters(text, omitted)
     elif found is not None:
         dialogue = dialogue_of(found, keep_sounds=keep_sounds)
         remaining = [line.text for line in dialogue.lines]
         cues = [Times(line.start, line.end, line.name) for line in dialogue.lines]
         for sound in dialogue.sounds:
-            left_out.add("sounds", sound)
+            omitted.add("sounds", sound)
         for row in dialogue.repeated:
-            left_out.add("repeated", row)
+            omitted.add("repeated", row)
     else:
         without, numbers = _without_page_numbers(text)
-        if all([left_out.omits("page_numbers", number) for number in numbers]):
+        if all([omitted.omits("page_numbers", number) for number in numbers]):
             text = without
         remaining = [part for part in _BLANK.split(text) if part.strip()]
     chapters = chapters or [Chapter("", remaining)]
     if found is None and not as_is:
-        clean_prose(chapters, left_out)
-        clean_plain(chapters, left_out)
-    notes += left_out.notes()
+        clean_prose(chapters, omitted)
+        clean_plain(chapters, omitted)
+    notes += omitted.notes()
     title = title or first_title(chapters)
     if not chapters[0].paragraphs and not notes:
         raise UnreadableError(EMPTY)
@@ -122,7 +122,7 @@ def read_text(
         title[:MAX_TITLE_CHARS],
         chapters,
         notes,
-        found=dict(left_out.found),
+        found=dict(omitted.found),
         encoding=decoded.encoding,
         encodings=decoded.candidates,
         cues=cues,

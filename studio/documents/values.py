@@ -125,11 +125,13 @@ class Document:
     notes: list[Note] = field(default_factory=list)
     author: str = field(default="", kw_only=True)
     cover: str = field(default="", kw_only=True)  # Data URL of a JPEG or PNG file.
-    found: dict[str, int] = field(default_factory=dict, kw_only=True)  # Amount of content by kind, see `LeftOut.found`.
+    found: dict[str, int] = field(
+        default_factory=dict, kw_only=True
+    )  # Amount of content by kind, see `OmittedContent`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class ContentChoice:
     """User's choice of the kinds of content that are read aloud, for all document formats.
 
     A kind is omitted from the text if its field is False.
@@ -143,16 +145,16 @@ class Spoken:
     list_numbers: bool = True
 
 
-class LeftOut:
+class OmittedContent:
     """Counter of the content that was omitted from a document, with the first examples.
 
     Attributes:
-        found: Number of content items of each kind, including the items that are read. A kind is a field of `Spoken`.
+        found: Number of content items by kind (fields of `ContentChoice`), including the items that are read.
     """
 
-    def __init__(self, spoken: Spoken | None = None) -> None:
+    def __init__(self, spoken: ContentChoice | None = None) -> None:
         self.found: Counter[str] = Counter()
-        self._spoken = spoken or Spoken()
+        self._spoken = spoken or ContentChoice()
         self._counts: Counter[str] = Counter()
         self._examples: defaultdict[str, list[str]] = defaultdict(list)
 
@@ -177,7 +179,7 @@ class LeftOut:
         Content is omitted if the user does not want to hear this kind.
 
         Args:
-            kind: Name of a field of `Spoken`.
+            kind: Name of a field of `ContentChoice`.
             example: Text of the content, or None.
             count: Number of items.
             code: Code under which omissions are counted; the default is `kind`.

@@ -8,11 +8,11 @@ from __future__ import annotations
 from lxml import html
 
 from studio.documents.html_file import check_size, read_html
-from studio.documents.values import EMPTY, NO_EXTRACTOR, Document, LeftOut, UnreadableError
+from studio.documents.values import EMPTY, NO_EXTRACTOR, Document, OmittedContent, UnreadableError
 from studio.documents.xhtml import decoded
 
 
-def read_web_page(data: bytes, left_out: LeftOut) -> Document:
+def read_web_page(data: bytes, omitted: OmittedContent) -> Document:
     """Read only the article of a web page.
 
     Raises:
@@ -37,7 +37,7 @@ def read_web_page(data: bytes, left_out: LeftOut) -> Document:
     tree = convert_to_html(article.body)
     for code in tree.xpath("//pre/pre"):  # Trafilatura represents a block of code as nested `pre` elements.
         code.tag = "code"
-    document = read_html(html.tostring(tree, encoding="utf-8"), left_out)
+    document = read_html(html.tostring(tree, encoding="utf-8"), omitted)
     metadata = extract_metadata(text)
     document.title = metadata.title or document.title
     document.author = metadata.author or ""

@@ -18,7 +18,7 @@ from studio.documents.values import (
     MAX_EXAMPLE_CHARS,
     TOO_LARGE,
     Chapter,
-    LeftOut,
+    OmittedContent,
     UnreadableError,
     paragraphs_of,
     row_text,
@@ -50,7 +50,7 @@ _BLOCKS = _HEADINGS | {
 }
 _CELLS = {"td", "th"}
 _CAPTIONS = {"caption", "figcaption"}
-# Fields of `Spoken` by note code.
+# Fields of `ContentChoice` by note code.
 _SWITCHES = {"printed_numbers": "page_numbers", **{kind: kind for kind in ("note_marks", "code", "captions")}}
 _UNSAID = {
     "annotation",
@@ -257,13 +257,13 @@ class XhtmlReader:
     Args:
         titles: Chapter titles. The key is the id of the element at which the chapter starts, or "" for the document's
             start.
-        left_out: Counter of omitted content.
+        omitted: Counter of omitted content.
         notes: List to which the paragraphs of footnotes and endnotes are appended.
     """
 
-    def __init__(self, titles: dict[str, str], left_out: LeftOut, notes: list[str]) -> None:
+    def __init__(self, titles: dict[str, str], omitted: OmittedContent, notes: list[str]) -> None:
         self._titles = titles
-        self._left_out = left_out
+        self._omitted = omitted
         self._notes = notes
         self._pieces: list[str] = []
         self._last = ""  # Last piece of text that was not empty.
@@ -318,7 +318,7 @@ class XhtmlReader:
         """True if an element is omitted (it is then counted)."""
         name = _name_of(element)
         if not name:  # The entity is not expanded.
-            self._left_out.add("entities", element.text)
+            self._omitted.add("entities", element.text)
             return True
         if name in _UNSAID or (name == "case" and not isinstance(element, html.HtmlElement)):
             return True
@@ -326,11 +326,11 @@ class XhtmlReader:
         if kind:
             example = element.get("alt") or " ".join(islice(element.itertext(), MAX_EXAMPLE_CHARS))
             if kind in _SWITCHES:
-                if not self._left_out.omits(_SWITCHES[kind], example, code=kind):
+                if not self._omitted.omits(_SWITCHES[kind], example, code=kind):
                     self._append(" " if kind == "note_marks" else "")
                     return False
             else:
-                self._left_out.add(kind, example)
+                self._omitted.add(kind, example)
         elif name == "math" and (said := element.get("alttext")) and not _UNSPOKEN_ALT.search(said):
             self._append(f" {said} ")
         else:
@@ -425,7 +425,7 @@ class XhtmlReader:
             has_places = any(item.is_place for item in items)
             if items and all(len(cell) <= 1 for cell in cells) and not has_places and len(frame.cells) > 1:
                 text = row_text([item.text for item in items])
-                items = [] if self._left_out.omits("tables", text) else [_Item(text)]
+                items = [] if self._omitted.omits("tables", text) else [_Item(text)]
             outer.items += items  # The table is used for layout, so its cells contain paragraphs.
         elif name in _CELLS:
             outer.items += frame.items
@@ -461,7 +461,7 @@ class XhtmlReader:
         kind = _LIST_KINDS.get(style[1] if style else parent.get("type") or "", "decimal")
         label = f"{in_numerals(count, kind)}."
         is_note = any(kinds_of(frame.element) & _NOTE for frame in self._frames)
-        return "" if not is_note and self._left_out.omits("list_numbers", label) else label
+        return "" if not is_note and self._omitted.omits("list_numbers", label) else label
 
 
 def _whole(text: str | None, default: int) -> int:

@@ -53,7 +53,7 @@ class Function(NamedTuple):
     values: int
     defaults: tuple[Any, ...] = ()
 
-    def whole(self, data: Any) -> list[Any]:
+    def complete_arguments(self, data: Any) -> list[Any]:
         """Return the arguments of a call to this function, with defaults for missing arguments.
 
         The defaults are added here because Gradio fails if an argument is missing.
@@ -123,7 +123,7 @@ class RouteFilter:
             if function is None:
                 raise InvalidConfig(where="fn_index", why=f"there are the functions 0 to {max(self._functions)}")
         if function is not None:
-            body = json.dumps({**fields, "data": function.whole(fields.get("data"))}).encode()
+            body = json.dumps({**fields, "data": function.complete_arguments(fields.get("data"))}).encode()
         is_given = False
 
         async def again() -> Message:

@@ -66,21 +66,21 @@ class ProxyResponse(Response):
         self._body: asyncio.Queue[Message] = asyncio.Queue(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        passing = asyncio.create_task(self._pass(scope, receive, send), name="passage")
+        forwarding = asyncio.create_task(self._pass(scope, receive, send), name="passage")
         listening = asyncio.create_task(self._listen(receive), name="passage-listener")
-        must_end = asyncio.create_task(self._drain.until_out(), name="passage-drain")
-        tasks = (passing, listening, must_end)
+        must_end = asyncio.create_task(self._drain.wait_for_close_all(), name="passage-drain")
+        tasks = (forwarding, listening, must_end)
         try:
-            with self._drain.passing():
+            with self._drain.count_as_open():
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if passing.done():
-                passing.result()
-            has_to_go = must_end.done() and not passing.done()
+            if forwarding.done():
+                forwarding.result()
+            must_close = must_end.done() and not forwarding.done()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        if has_to_go and not self._has_begun:
+        if must_close and not self._has_begun:
             await error_response(Draining())(scope, receive, send)
 
     async def _listen(self, receive: Receive) -> None:

@@ -67,7 +67,7 @@ DISCONNECTED = (RuntimeError, WebSocketDisconnect)  # Exceptions that are raised
 
 
 # Function that returns the owner of a visitor's stored voices, or "" for the host (shared voices).
-Whose = Callable[[HTTPConnection], str]
+OwnerOf = Callable[[HTTPConnection], str]
 # Function that returns the account of a request and the account's speech allowance.
 Allowed = Callable[[HTTPConnection], Allowance]
 
@@ -82,7 +82,7 @@ class Relay:
         self,
         runtime: Runtime,
         api_key: str = "",
-        whose: Whose | None = None,
+        owner_of: OwnerOf | None = None,
         allowed: Allowed | None = None,
         settings: Settings | None = None,
     ) -> None:
@@ -92,13 +92,13 @@ class Relay:
             runtime: Runtime to which requests are forwarded.
             api_key: API key of the runtime, or "". The proxy sends it with every request, so all users may use the
                 runtime.
-            whose: Function that returns the owner of a request, or None. The proxy sends the owner to the runtime in a
-                header, and removes such headers of the client.
+            owner_of: Function that returns the owner of a request, or None. The proxy sends the owner to the runtime in
+                a header, and removes such headers of the client.
             allowed: Function that returns the account and the speech allowance of a request, or None.
             settings: Settings of the runtime.
         """
         self.runtime = runtime
-        self.whose = whose
+        self.owner_of = owner_of
         self.allowed = allowed
         self.settings = settings or Settings.from_env()
         secret = self.settings.server.account_key
@@ -120,7 +120,7 @@ class Relay:
 
     async def http(self, request: Request) -> Response:
         """Forward one HTTP request to the runtime and stream the response."""
-        if self.drain.begun and request.url.path != "/ready":
+        if self.drain.has_begun and request.url.path != "/ready":
             return error_response(Draining())
         if self.runtime.url is None:
             return error_response(RuntimeUnavailable())
@@ -158,8 +158,8 @@ class Relay:
             SpeechError: The owner of the request is unknown but required.
         """
         own_headers = dict.fromkeys(ALLOWANCE_HEADERS, "") | self.key
-        if self.whose is not None:
-            own_headers[OWNER_HEADER] = self.whose(connection)
+        if self.owner_of is not None:
+            own_headers[OWNER_HEADER] = self.owner_of(connection)
         allowed = self.allowed(connection) if self.allowed is not None else None
         return own_headers if allowed is None else own_headers | allowed.headers()
 
@@ -176,7 +176,7 @@ class Relay:
 
         Raises:
             RuntimeUnavailable: The runtime does not respond.
-            SpeechError: `whose` has raised this error.
+            SpeechError: `owner_of` has raised this error.
         """
         return await self._request(method, path, self._own_headers(connection), **content)
 
@@ -205,8 +205,8 @@ class Relay:
         The call returns when one of the two WebSockets is closed.
         """
         url = self.runtime.url
-        if url is None or self.drain.begun:
-            await _turn_away(browser, Draining() if self.drain.begun else RuntimeUnavailable())
+        if url is None or self.drain.has_begun:
+            await _refuse_websocket(browser, Draining() if self.drain.has_begun else RuntimeUnavailable())
             return
         try:
             own_headers = self._own_headers(browser)
@@ -239,14 +239,14 @@ class Relay:
             await browser.send_denial_response(refusal)
             return
         except (OSError, TimeoutError, InvalidHandshake):
-            await _turn_away(browser, RuntimeUnavailable())
+            await _refuse_websocket(browser, RuntimeUnavailable())
             return
         raw: socket.socket = upstream.transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
         set_kernel_timeout(raw, self.settings.server)
         async with upstream:
             await browser.accept(subprotocol=upstream.subprotocol)
-            with self.drain.passing():
+            with self.drain.count_as_open():
                 await _join(browser, upstream, self.drain, self.settings.server.send_s)
 
 
@@ -254,27 +254,27 @@ class Relay:
 class Traffic:
     """Record of the time of a WebSocket's last message, on the event loop's clock."""
 
-    moved: float
+    last_message_at: float
 
-    def move(self) -> None:
-        self.moved = asyncio.get_running_loop().time()
+    def record_message(self) -> None:
+        self.last_message_at = asyncio.get_running_loop().time()
 
 
 async def _join(browser: WebSocket, upstream: ClientConnection, drain: Drain, send_s: float) -> None:
     traffic = Traffic(asyncio.get_running_loop().time())
     up = asyncio.create_task(_up(browser, upstream, traffic))
     down = asyncio.create_task(_down(browser, upstream, traffic, send_s))
-    must_end = asyncio.create_task(drain.until_closing(lambda: traffic.moved))
+    must_end = asyncio.create_task(drain.wait_for_websocket_close(lambda: traffic.last_message_at))
     tasks = (up, down, must_end)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        has_to_go = must_end.done() and not (up.done() or down.done())
+        must_close = must_end.done() and not (up.done() or down.done())
     finally:
         for task in tasks:
             task.cancel()
         _, ended, _ = await asyncio.gather(*tasks, return_exceptions=True)
-    if has_to_go:
-        await _say_goodbye(browser, Draining(), 1001)
+    if must_close:
+        await _close_with_error(browser, Draining(), 1001)
     elif isinstance(ended, SlowReader):
         log.warning("a client read nothing for %g s and was disconnected", send_s)
         code, reason = ended.close_code, ended.code
@@ -288,7 +288,7 @@ async def _join(browser: WebSocket, upstream: ClientConnection, drain: Drain, se
 async def _up(browser: WebSocket, upstream: ClientConnection, traffic: Traffic) -> None:
     while True:
         message = await browser.receive()
-        traffic.move()
+        traffic.record_message()
         if message["type"] == "websocket.disconnect":
             await upstream.close(_sendable(message.get("code")), (message.get("reason") or "")[:100])
             return
@@ -307,7 +307,7 @@ async def _down(browser: WebSocket, upstream: ClientConnection, traffic: Traffic
     """
     try:
         async for message in upstream:
-            traffic.move()
+            traffic.record_message()
             async with within(send_s):
                 await (browser.send_text(message) if isinstance(message, str) else browser.send_bytes(message))
     except ConnectionClosed:
@@ -318,20 +318,20 @@ async def _end_browser(browser: WebSocket, upstream: ClientConnection) -> None:
     """Close the page's WebSocket with the runtime's close code, or with an error code."""
     code = upstream.close_code
     if code is None or code == 1006:
-        await _say_goodbye(browser, RuntimeUnavailable(), RuntimeUnavailable.close_code)
+        await _close_with_error(browser, RuntimeUnavailable(), RuntimeUnavailable.close_code)
     else:
         with suppress(*DISCONNECTED):
             await browser.close(_sendable(code), upstream.close_reason or "")
 
 
-async def _turn_away(browser: WebSocket, error: SpeechError) -> None:
+async def _refuse_websocket(browser: WebSocket, error: SpeechError) -> None:
     # The handshake is accepted first, because a page can read a message, but not the status of a refused handshake.
     offered = browser.scope["subprotocols"]
     await browser.accept(subprotocol=offered[0] if offered else None)
-    await _say_goodbye(browser, error, error.close_code)
+    await _close_with_error(browser, error, error.close_code)
 
 
-async def _say_goodbye(browser: WebSocket, error: SpeechError, code: int) -> None:
+async def _close_with_error(browser: WebSocket, error: SpeechError, code: int) -> None:
     with suppress(*DISCONNECTED):
         await browser.send_text(json.dumps(socket_error(error, browser.scope["path"])))
         await browser.close(code, error.code)

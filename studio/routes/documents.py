@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from runtime.shared.fetch import Fetcher
 from studio.documents.service import DocumentService
-from studio.documents.values import NO_EXTRACTOR, Spoken
+from studio.documents.values import NO_EXTRACTOR, ContentChoice
 from studio.errors import DocumentUnreadable
 from studio.plugins import is_installed
 from studio.routes.responses import handle_errors, query_flag, read_pieces, streamed_json
@@ -21,7 +21,7 @@ from studio.routes.responses import handle_errors, query_flag, read_pieces, stre
 MAX_BYTES = 32 * 2**20
 MAX_REDIRECTS = 5
 WEB_PAGE_TIMEOUT_S = 15.0
-KINDS = fields(Spoken)
+KINDS = fields(ContentChoice)
 
 
 def document_routes(
@@ -39,7 +39,7 @@ def document_routes(
     async def read(request: Request) -> Response:
         """Read the document in the request body, or the web page at the query's `url`.
 
-        Query flags are `as_is`, `markdown`, `sounds` and the fields of `Spoken` (1 or 0). `encoding` is for texts.
+        Query flags (1 or 0) are `as_is`, `markdown`, `sounds` and fields of `ContentChoice`. `encoding` is for texts.
         """
         spoken = {kind.name: query_flag(request, kind.name) for kind in KINDS if kind.name in request.query_params}
         options: dict[str, Any] = {

@@ -37,7 +37,7 @@ class ExportRoutes(StoreRoutes):
 
     async def make(self, request: Request) -> Response:
         """Create the audio, zip or subtitle file that the request body describes, and return it."""
-        owner = self._visitors.of(request).known
+        owner = self._visitors.identify(request).required_owner
         exported = await self._export_workers(self._make, owner, await read_body(request, MAX_BODY_BYTES))
         headers = {**file_headers(exported.name), "content-length": str(exported.size)}
         if exported.notes:

@@ -62,7 +62,7 @@ def is_host(request: Request, settings: StudioSettings) -> bool:
     key = settings.visits.host_key
     if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
         return True
-    alone = settings.host in LOOPBACK and not settings.store.each()
+    alone = settings.host in LOOPBACK and not settings.store.has_separate_histories()
     is_direct = alone and not key and not _is_forwarded(request) and request.url.hostname in LOOPBACK
     return is_direct and is_own_user(request)
 
@@ -147,7 +147,7 @@ class HostRoutes:
                 "figures": state.figures,
                 "voice_problems": state.voice_problems,
                 "ports": state.ports,
-                "settings": list(knobs(self._settings)),
+                "settings": list(describe_settings(self._settings)),
             }
         )
 
@@ -241,7 +241,7 @@ def _checkpoints(body: dict[str, Any]) -> list[str]:
     return [model.strip() for model in models]
 
 
-def knobs(settings: StudioSettings) -> Iterator[dict[str, Any]]:
+def describe_settings(settings: StudioSettings) -> Iterator[dict[str, Any]]:
     """Yield each setting of the studio as a dictionary with its value and default.
 
     The dictionary also has the environment variable and a description. The value of a secret is replaced by "set".

@@ -38,7 +38,7 @@ class MeRoutes(StoreRoutes):
         return [("GET", "/studio/me", self.me), ("PATCH", "/studio/me", self.prefer)]
 
     async def me(self, request: Request) -> Response:
-        visitor = self._visitors.of(request)
+        visitor = self._visitors.identify(request)
         chosen = {} if visitor.owner is None else await self._workers(self._visit, visitor.owner)
         features = (
             PLAIN
@@ -67,7 +67,7 @@ class MeRoutes(StoreRoutes):
 
         A preference is deleted if its value is null.
         """
-        owner, address = self._visitors.of(request).keeper
+        owner, address = self._visitors.identify(request).owner_and_address
         changes = preferences_of(decode(await read_body(request)))
         await self._workers(self._store.prefer, owner, changes, address=address)
         return await self.me(request)

@@ -30,14 +30,16 @@ class PronunciationRoutes(StoreRoutes):
 
         The dictionary of an unknown visitor is empty.
         """
-        owner = self._visitors.of(request).owner
-        return json_response(EMPTY if owner is None else await self._workers(self._store.pronunciations.of, owner))
+        owner = self._visitors.identify(request).owner
+        return json_response(
+            EMPTY if owner is None else await self._workers(self._store.pronunciations.load_dictionary, owner)
+        )
 
     async def put(self, request: Request) -> Response:
         """Replace all entries of the visitor's pronunciation dictionary."""
-        keeper = self._visitors.of(request).keeper
+        owner_and_address = self._visitors.identify(request).owner_and_address
         body = await read_body(request)
-        return json_response(await self._workers(self._put, *keeper, body))
+        return json_response(await self._workers(self._put, *owner_and_address, body))
 
     def _put(self, owner: str, address: str | None, body: bytes) -> dict[str, Any]:
         return self._store.pronunciations.put(owner, read(PronunciationFields, decode(body)), address=address)
@@ -49,5 +51,5 @@ class PronunciationRoutes(StoreRoutes):
         """
         query = read(TextToSay, decode(await read_body(request)))
         return json_response(
-            await self._workers(self._store.pronunciations.replace_words, self._visitors.of(request).owner, query)
+            await self._workers(self._store.pronunciations.replace_words, self._visitors.identify(request).owner, query)
         )

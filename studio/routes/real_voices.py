@@ -102,7 +102,7 @@ class RealVoiceRoutes:
             ("DELETE", "", partial(self.act, Downloads.stop, 200)),
             ("POST", "/pause", partial(self.act, Downloads.pause, 200)),
             ("POST", "/resume", partial(self.act, Downloads.resume, 202)),
-            ("POST", "/back", partial(self.act, Downloads.back, 202)),
+            ("POST", "/back", partial(self.act, Downloads.restore_previous, 202)),
         ]
         return [
             Route(f"/studio/host/downloads{path}", handle_errors(endpoint), methods=[method])
@@ -121,7 +121,7 @@ class RealVoiceRoutes:
             names = ("--device", "--dtype", BITS)
             device = [f"{name}={value}" for name in names for value in values_of(args, name)[-1:]]
             self._plan.update(device)
-            state["plan"] = plan_of(self._plan.latest) | {"asking": self._plan.is_running}
+            state["plan"] = build_plan(self._plan.latest) | {"asking": self._plan.is_running}
         return json_response(state)
 
     async def start(self, request: Request) -> Response:
@@ -133,8 +133,8 @@ class RealVoiceRoutes:
         downloads = self._of(request)
         body = decode(await read_body(request))
         models, bits = _models(body), _bits(body)
-        plan = plan_of(self._plan.latest)
-        need = together(plan, models, bits)
+        plan = build_plan(self._plan.latest)
+        need = total_memory(plan, models, bits)
         if plan["total"] is not None and need > plan["total"]:
             raise MemoryTooSmall(need=round(need / GB, 1), have=round(plan["total"] / GB, 1))
         downloads.start(models, bits)
@@ -157,7 +157,7 @@ class RealVoiceRoutes:
         return self._downloads
 
 
-def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
+def build_plan(measured: dict[str, Any] | None) -> dict[str, Any]:
     """Return the list of published checkpoints for the page.
 
     `measured` is a list from a child process, with data about this machine. If it is None, built-in sizes are used.
@@ -210,7 +210,7 @@ def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
     return plan
 
 
-def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
+def total_memory(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
     """Return the total memory that several checkpoints need in bytes, or 0 if it is unknown.
 
     `bits` is a weight format. If it is empty or auto, the format that the plan recommends for each checkpoint is used.
@@ -232,7 +232,7 @@ def _suggest(plan: dict[str, Any]) -> None:
         fluent = [offer for offer in offers if offer["rtf"] is not None and offer["rtf"] <= MAX_FLUENT_RTF]
         wanted = [*reversed(fluent), *offers[:1]] if mode != "voice_design" else fluent
         for offer in wanted:
-            if plan["total"] is None or together(plan, [*chosen, offer["id"]]) <= plan["total"]:
+            if plan["total"] is None or total_memory(plan, [*chosen, offer["id"]]) <= plan["total"]:
                 offer["suggested"] = True
                 chosen.append(offer["id"])
                 break

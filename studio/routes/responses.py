@@ -95,7 +95,7 @@ class StoreRoutes:
         Raises:
             VisitorUnknown: The browser does not accept cookies.
         """
-        return self._visitors.of(request).known, request.path_params["id"]
+        return self._visitors.identify(request).required_owner, request.path_params["id"]
 
 
 def handle_errors(handler: Handler) -> Handler:

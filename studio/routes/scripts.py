@@ -42,7 +42,7 @@ class ScriptRoutes(StoreRoutes):
 
         Each script has the number of its lines instead of the lines.
         """
-        owner = self._visitors.of(request).owner
+        owner = self._visitors.identify(request).owner
         return stored_json(await self._workers(self._all, owner, request.query_params.get("search", "")))
 
     def _all(self, owner: str | None, search: str) -> bytes:
@@ -56,12 +56,12 @@ class ScriptRoutes(StoreRoutes):
 
         The page chooses the id of the script, which is part of the URL.
         """
-        keeper, script_id = self._visitors.of(request).keeper, request.path_params["id"]
+        owner_and_address, script_id = self._visitors.identify(request).owner_and_address, request.path_params["id"]
         if not is_script_id(script_id):
             raise InvalidConfig(where="id", why="it must have 1 to 64 letters, digits, - or _", param="id")
         # The request body may be twice as large as the stored script, because escaped characters are longer.
         pieces = await read_pieces(request, 2 * MAX_BYTES)
-        return stored_json(await self._workers(self._put, *keeper, script_id, pieces))
+        return stored_json(await self._workers(self._put, *owner_and_address, script_id, pieces))
 
     def _put(self, owner: str, address: str | None, script_id: str, pieces: list[bytes]) -> bytes:
         return self._store.scripts.put(owner, script_id, b"".join(pieces), address=address)

@@ -100,7 +100,7 @@ class SharingRoutes(StoreRoutes):
     def _named(self, request: Request) -> tuple[str, str]:
         if not self._is_on:
             raise SharingOff
-        return self._visitors.of(request).known, request.path_params["id"]
+        return self._visitors.identify(request).required_owner, request.path_params["id"]
 
     @property
     def _is_on(self) -> bool:

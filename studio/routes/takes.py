@@ -28,7 +28,7 @@ from studio.routes.responses import (
 from studio.store.audio_files import FORMATS, encoded, kind_of, outline, tags_of, title_of, version_of
 from studio.store.records import TakeChanges, TakeCount, TakeFields, TakeIds, decode, read
 from studio.store.store import Store
-from studio.store.takes import MAX_PAGE_SIZE, Wanted
+from studio.store.takes import MAX_PAGE_SIZE, TakeQuery
 from studio.visitors.visitors import Visitors
 
 TAKE_CACHE_CONTROL = "private, max-age=86400, immutable"  # Browsers need not revalidate a take for a day.
@@ -71,7 +71,7 @@ class TakeRoutes(StoreRoutes):
         The query parameter `search` selects recordings that contain each of its words.
         """
         query = request.query_params
-        wanted = Wanted(
+        wanted = TakeQuery(
             search=query.get("search", "")[:256],
             room=query.get("room", "")[:32],
             favourite=query_flag(request, "favourite"),
@@ -80,12 +80,12 @@ class TakeRoutes(StoreRoutes):
             loose=query_flag(request, "loose"),
             script=query.get("script", "")[:64],
         )
-        owner = self._visitors.of(request).owner
+        owner = self._visitors.identify(request).owner
         if owner is None:
             return json_response({"takes": [], "next": None})
         return stored_json(await self._workers(self._page, owner, wanted))
 
-    def _page(self, owner: str, wanted: Wanted) -> bytes:
+    def _page(self, owner: str, wanted: TakeQuery) -> bytes:
         records, following = self._store.takes.page(owner, wanted)
         return json_list("takes", records, next=following)
 
@@ -95,7 +95,7 @@ class TakeRoutes(StoreRoutes):
         The request body is a form with ``take`` (the metadata as JSON) and ``pcm`` (s16le, 24 kHz, mono). It may also
         have ``reference``, the reference recording of a cloned voice.
         """
-        owner, address = self._visitors.of(request).keeper
+        owner, address = self._visitors.identify(request).owner_and_address
         form = await read_form(request, self._largest)
         take, pcm, reference = form.get("take"), form.get("pcm"), form.get("reference")
         if take is None:
@@ -117,14 +117,16 @@ class TakeRoutes(StoreRoutes):
         The response also has the storage limits, and the number and size of the recordings that the route `free` can
         delete.
         """
-        return json_response(await self._workers(self._store.takes.space, self._visitors.of(request).known))
+        return json_response(
+            await self._workers(self._store.takes.space, self._visitors.identify(request).required_owner)
+        )
 
     async def free(self, request: Request) -> Response:
         """Move the visitor's oldest recordings into the recycle bin.
 
         The request body is {"takes": NUMBER}. Favourites, and recordings that scripts use, are not moved.
         """
-        owner, body = self._visitors.of(request).known, read(TakeCount, decode(await read_body(request)))
+        owner, body = self._visitors.identify(request).required_owner, read(TakeCount, decode(await read_body(request)))
         moved = await self._workers(self._store.takes.free, owner, body.takes)
         return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
 
@@ -143,18 +145,18 @@ class TakeRoutes(StoreRoutes):
         return await self._move_several(request, into_bin=False)
 
     async def _move_several(self, request: Request, *, into_bin: bool) -> Response:
-        owner, body = self._visitors.of(request).known, read(TakeIds, decode(await read_body(request)))
+        owner, body = self._visitors.identify(request).required_owner, read(TakeIds, decode(await read_body(request)))
         moved = await self._workers(self._store.takes.move, owner, body.takes, into_bin=into_bin)
         return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
 
     async def restore_bin(self, request: Request) -> Response:
         """Restore all recordings in the visitor's recycle bin."""
-        owner = self._visitors.of(request).known
+        owner = self._visitors.identify(request).required_owner
         return json_response({"takes": await self._workers(self._store.takes.restore_bin, owner)})
 
     async def empty_bin(self, request: Request) -> Response:
         """Delete all recordings in the visitor's recycle bin permanently."""
-        owner = self._visitors.of(request).known
+        owner = self._visitors.identify(request).required_owner
         return json_response({"takes": await self._workers(self._store.takes.empty_bin, owner)})
 
     async def record(self, request: Request) -> Response:

@@ -15,7 +15,7 @@ from runtime.shared.names import STORED_PREFIX, parse_blend
 from studio.relay.relay import Relay
 from studio.routes.responses import RouteTable, StoreRoutes, WorkerPool, json_response, query_flag, read_body
 from studio.store.audio_files import encoded, tags_of
-from studio.store.records import TakeVoice, decode, read, words_heard
+from studio.store.records import TakeVoice, decode, read, spoken_text
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
@@ -108,7 +108,7 @@ class VoiceRoutes(StoreRoutes):
         The recording and its exact text become the reference of the voice. The runtime validates the name of the voice.
         """
         voice = read(TakeVoice, decode(await read_body(request)))
-        owner = self._visitors.of(request).known
+        owner = self._visitors.identify(request).required_owner
         form, sound = await self._workers(self._form_fields, owner, request.path_params["id"], voice.name)
         if named := parse_blend(form.pop("blend", "")):
             form["consent"] = " ".join([await self._consent(request, name) for name, _ in named])
@@ -132,7 +132,7 @@ class VoiceRoutes(StoreRoutes):
         origin = provenance(record, description(record, self._store, owner))
         form = {
             "name": name,
-            "ref_text": words_heard(record),
+            "ref_text": spoken_text(record),
             "consent": CONSENT,
             "speaker_description": origin.get("description") or ("blend" in origin and record["label"]) or "",
             "language": origin.get("language", ""),
@@ -160,12 +160,12 @@ class VoiceRoutes(StoreRoutes):
         return await self._workers(self._store.voice_bin.has, self._owner(request), request.path_params["voice"])
 
     async def _takes_of(self, request: Request, voice_id: str, name: str | None) -> list[str]:
-        owner = self._visitors.of(request).owner
+        owner = self._visitors.identify(request).owner
         return [] if owner is None else await self._workers(self._store.takes.of_voice, owner, voice_id, name)
 
     def _owner(self, request: Request) -> str:
         """Return the owner name under which the runtime stores the visitor's voices."""
-        return "" if self._relay.whose is None else self._relay.whose(request)
+        return "" if self._relay.owner_of is None else self._relay.owner_of(request)
 
 
 def _names(card: httpx.Response) -> tuple[str, str]:

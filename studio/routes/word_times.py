@@ -17,12 +17,12 @@ from starlette.responses import Response
 from runtime.errors import UnsupportedFormat
 from runtime.shared.file_names import file_name
 from runtime.shared.word_times import TimedWords, cue_ranges, divide_time_by_length, spans_of
-from studio.aligning.fitting import written
+from studio.aligning.fitting import map_to_displayed_words
 from studio.aligning.service import AlignmentService
 from studio.plugins import code_of
 from studio.routes.responses import RouteTable, StoreRoutes, WorkerPool, file_response, json_response
 from studio.store.audio_files import title_of
-from studio.store.records import words_heard, words_read
+from studio.store.records import displayed_text, spoken_text
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
@@ -80,7 +80,7 @@ class WordTimeRoutes(StoreRoutes):
 
         Estimated times are not cached, because a later alignment may succeed.
         """
-        read, heard = words_read(record), words_heard(record)
+        read, heard = displayed_text(record), spoken_text(record)
         language = code_of(record["language"] or record["config"].get("language"))
         aligned = None
         if any(map(str.isalnum, heard)):
@@ -90,7 +90,9 @@ class WordTimeRoutes(StoreRoutes):
         if aligned is None:
             return TakeWords(divide_time_by_length(spans_of(read), 0.0, record["seconds"]), None)
         words, by = aligned
-        found = self._known[record["id"]] = TakeWords(words if read == heard else written(read, words), by)
+        found = self._known[record["id"]] = TakeWords(
+            words if read == heard else map_to_displayed_words(read, words), by
+        )
         while len(self._known) > MAX_CACHED_TAKES:
             self._known.popitem(last=False)
         return found

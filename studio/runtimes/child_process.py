@@ -30,7 +30,7 @@ MAX_LOG_LINE_BYTES = 4096  # Maximum length of a log line in bytes.
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReadyStatus:
     """Readiness and loading progress of the runtime, as returned by its route /ready.
 
     The runtime has loaded `loaded` of `of` models, and `step` describes the current step.
@@ -118,7 +118,7 @@ class RuntimeProcess(ChildProcess):
         process = await spawn([*command, "--host", "127.0.0.1", "--port", str(port)], asyncio.subprocess.DEVNULL)
         return cls(process, port)
 
-    async def until_ready(self, report: Callable[[Answer], None]) -> None:
+    async def wait_until_ready(self, report: Callable[[ReadyStatus], None]) -> None:
         """Request the runtime's route /ready repeatedly until the runtime is ready.
 
         If the process ends before it is ready, this call never returns.
@@ -131,7 +131,7 @@ class RuntimeProcess(ChildProcess):
                 report(answer)
                 await asyncio.sleep(START_POLL_INTERVAL_S)
 
-    async def loaded(self, report: Callable[[Answer], None]) -> None:
+    async def wait_until_loaded(self, report: Callable[[ReadyStatus], None]) -> None:
         """Wait until the runtime has loaded its checkpoints and is ready.
 
         `report` is a callback that receives the loading progress.
@@ -140,7 +140,7 @@ class RuntimeProcess(ChildProcess):
             Refused: The runtime ended before it was ready. The message has the reason.
         """
         ended = asyncio.create_task(self.ended())
-        ready = asyncio.create_task(self.until_ready(report))
+        ready = asyncio.create_task(self.wait_until_ready(report))
         try:
             await asyncio.wait({ended, ready}, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
@@ -149,13 +149,13 @@ class RuntimeProcess(ChildProcess):
             ended.cancel()
             ready.cancel()
 
-    async def until_hung(self) -> None:
+    async def wait_until_hung(self) -> None:
         """Poll the runtime until it misses three consecutive health checks."""
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_TIMEOUT_S) as client:
             missed = 0
             while missed < 3:
                 await asyncio.sleep(WATCH_INTERVAL_S)
-                missed = 0 if await answers(client, f"{self.url}/health") else missed + 1
+                missed = 0 if await is_responding(client, f"{self.url}/health") else missed + 1
 
 
 class Refused(Exception):
@@ -206,7 +206,7 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
     )
 
 
-async def query_runtime(client: httpx.AsyncClient, url: str) -> Answer:
+async def query_runtime(client: httpx.AsyncClient, url: str) -> ReadyStatus:
     """Request the runtime's route /ready, and return the readiness or the loading progress.
 
     `url` is the full URL of the route. If the request fails, the progress in the result is unknown.
@@ -214,14 +214,14 @@ async def query_runtime(client: httpx.AsyncClient, url: str) -> Answer:
     try:
         reply = await client.get(url)
         if reply.status_code == httpx.codes.OK:
-            return Answer(ready=True)
+            return ReadyStatus(ready=True)
         body = reply.json()
-        return Answer(loaded=int(body["loaded"]), of=int(body["of"]), step=str(body["step"]))
+        return ReadyStatus(loaded=int(body["loaded"]), of=int(body["of"]), step=str(body["step"]))
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
-        return Answer()
+        return ReadyStatus()
 
 
-async def answers(client: httpx.AsyncClient, url: str) -> bool:
+async def is_responding(client: httpx.AsyncClient, url: str) -> bool:
     """Return True if a GET request of the URL returns status 200."""
     try:
         return (await client.get(url)).status_code == httpx.codes.OK

@@ -10,7 +10,7 @@ import asyncio
 import httpx
 
 from runtime.shared.certificates import certificates
-from studio.runtimes.child_process import HEALTH_TIMEOUT_S, START_POLL_INTERVAL_S, WATCH_INTERVAL_S, answers
+from studio.runtimes.child_process import HEALTH_TIMEOUT_S, START_POLL_INTERVAL_S, WATCH_INTERVAL_S, is_responding
 from studio.runtimes.supervisor import RuntimeState, Status
 
 
@@ -28,7 +28,7 @@ class GivenRuntime:
         """Request the state of the external runtime periodically, until this task is cancelled."""
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_TIMEOUT_S) as client:
             while True:
-                ready = await answers(client, f"{self.url}/ready")
+                ready = await is_responding(client, f"{self.url}/ready")
                 self.status = (
                     Status(RuntimeState.READY, "Ready.")
                     if ready

@@ -21,11 +21,11 @@ from runtime.exits import Exit
 from studio.checkpoint_arguments import missing_folder
 from studio.runtimes.child_process import (
     START_POLL_INTERVAL_S,
-    Answer,
+    ReadyStatus,
     Refused,
     RuntimeProcess,
-    answers,
     fits_alongside,
+    is_responding,
 )
 
 logger = logging.getLogger(__name__)
@@ -207,9 +207,9 @@ class ChildRuntime:
     async def _watch(self, child: RuntimeProcess) -> None:
         """Switch to the child when it is ready, and kill it if it hangs later."""
         if self.url != child.url:
-            await child.until_ready(self._set_progress)
+            await child.wait_until_ready(self._set_progress)
             self._serve_with(child)
-        await child.until_hung()
+        await child.wait_until_hung()
         logger.error("the runtime does not respond any more and is stopped")
         self._is_hung = True
         child.kill()
@@ -311,7 +311,7 @@ class ChildRuntime:
         while True:
             child = await self._start(args)
             try:
-                await child.loaded(self._set_progress)
+                await child.wait_until_loaded(self._set_progress)
             except Refused:
                 await child.end()
                 if not child.lost_its_port:
@@ -340,7 +340,7 @@ class ChildRuntime:
     def _set_change(self, sentence: str) -> None:
         self.status = replace(self.status, change=sentence, problem=None)
 
-    def _set_progress(self, answer: Answer) -> None:
+    def _set_progress(self, answer: ReadyStatus) -> None:
         """Report the loading progress of the first child or of a change of checkpoints."""
         if not answer.sentence:
             return
@@ -364,7 +364,7 @@ def reason_of(code: int) -> str:
         return f"status_{code}"
 
 
-async def until_answers(client: httpx.AsyncClient, url: str) -> None:
+async def wait_until_responding(client: httpx.AsyncClient, url: str) -> None:
     """Poll a URL until it returns status 200."""
-    while not await answers(client, url):  # noqa: ASYNC110 - another process cannot set our event
+    while not await is_responding(client, url):  # noqa: ASYNC110 - another process cannot set our event
         await asyncio.sleep(START_POLL_INTERVAL_S)

@@ -29,14 +29,14 @@ from runtime.shared.files import storing
 from runtime.shared.loudness import LOUDNESS_RANGE_LUFS, normalize_loudness_in_pieces
 from studio.errors import StoreFull
 from studio.store.audio_files import EXPORT_FORMATS, encode_into, joined_tags
-from studio.store.programme import (
+from studio.store.joined_audio import (
+    AudioPart,
     Clip,
-    ProgrammePart,
     ReadTake,
     Samples,
-    fitted,
     join_clips,
     parts_of,
+    place_clips,
     silence,
     subtitles,
     without_edges,
@@ -172,11 +172,11 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, max_s: 
             file.write(subtitles(parts).encode())
             return _finished(file, "application/x-subrip", file_name(name, "srt"), notes)
         _check_disk(samples, wanted, folder)
-        programme = _stored(join_clips(clips, read_take, wanted.loudness_lufs), folder)
+        joined = _stored(join_clips(clips, read_take, wanted.loudness_lufs), folder)
         if wanted.loudness_lufs is not None:
-            programme = _stored(normalize_loudness_in_pieces(programme, wanted.loudness_lufs), folder)
+            joined = _stored(normalize_loudness_in_pieces(joined, wanted.loudness_lufs), folder)
         chapters = _chapters(wanted, clips, name)
-        audio = _Audio(wanted, name, programme, parts, chapters, folder)
+        audio = _Audio(wanted, name, joined, parts, chapters, folder)
         if wanted.shape == "joined":
             media_type = EXPORT_FORMATS[wanted.format]
             return _finished(audio.file(0, samples, name), media_type, file_name(name, wanted.format), notes)
@@ -216,7 +216,7 @@ def _timed(clips: list[Clip], wanted: ExportFields, read_take: ReadTake) -> tupl
         why = "with starts_s, every line needs one, in ascending order, and chapters are not allowed"
         raise InvalidConfig(where="clips", why=why, param="clips")
     spoken = [without_edges(clip, read_take) for clip in spoken]
-    placed, late = fitted(spoken, _sample(wanted.length_s))
+    placed, late = place_clips(spoken, _sample(wanted.length_s))
     notes = []
     if late:
         named = [f"{each.line} by {each.seconds:.1f} s" for each in late[:MAX_NAMED_LINES]]
@@ -280,8 +280,8 @@ class _Audio:
 
     wanted: ExportFields
     name: str
-    programme: Samples
-    parts: list[ProgrammePart]
+    samples: Samples
+    parts: list[AudioPart]
     chapters: list[tuple[str, int, int]]
     folder: Path
 
@@ -323,7 +323,7 @@ class _Audio:
         return Book(chapters, None if self.wanted.cover is None else read_cover(self.wanted.cover))
 
     def _pieces(self, start: int, end: int) -> Iterator[bytes]:
-        return (self.programme[at : min(at + PIECE_SAMPLES, end)].tobytes() for at in range(start, end, PIECE_SAMPLES))
+        return (self.samples[at : min(at + PIECE_SAMPLES, end)].tobytes() for at in range(start, end, PIECE_SAMPLES))
 
 
 def _archive(wanted: ExportFields, name: str, audio: _Audio, folder: Path) -> IO[bytes]:
@@ -339,7 +339,7 @@ def _archive(wanted: ExportFields, name: str, audio: _Audio, folder: Path) -> IO
                     shutil.copyfileobj(content, entry)
 
         if wanted.shape == "all":
-            add(file_name(name, wanted.format), 0, len(audio.programme), name)
+            add(file_name(name, wanted.format), 0, len(audio.samples), name)
             archive.writestr(file_name(name, "srt"), subtitles(audio.parts))
         if wanted.shape in {"all", "chapters"}:
             digits = max(2, len(str(len(audio.chapters))))

@@ -32,7 +32,7 @@ class Pronunciations:
         self._make_room = make_room
         self._rows = OwnedRows(database, "pronunciations", held="dictionary", key="owner")
 
-    def of(self, owner: str) -> dict[str, Any]:
+    def load_dictionary(self, owner: str) -> dict[str, Any]:
         """Return the pronunciation dictionary of an owner.
 
         It is empty until it is first stored.
@@ -54,7 +54,7 @@ class Pronunciations:
         before = sum(found for (found,) in self._database.rows(_BYTES, (owner,)))
         self._make_room(owner, address, size - before, what="The dictionary")
         with self._database.writing("The dictionary") as connection:
-            updated_at = next_version(self.of(owner)["updated_at"], fields.updated_at, what="dictionary")
+            updated_at = next_version(self.load_dictionary(owner)["updated_at"], fields.updated_at, what="dictionary")
             stored = {**fields.model_dump(), "updated_at": updated_at}
             row = (owner, updated_at, json.dumps(stored, ensure_ascii=False), address, size)
             connection.execute("INSERT OR REPLACE INTO pronunciations VALUES (?, ?, ?, ?, ?)", row)
@@ -65,7 +65,7 @@ class Pronunciations:
 
         The entries in the request override those in the owner's stored dictionary.
         """
-        rows = [] if owner is None else self.of(owner)["words"]
+        rows = [] if owner is None else self.load_dictionary(owner)["words"]
         replacements = [(entry.word, entry.say_as) for entry in body.pronunciations]
         spoken, places = replace_words(
             body.text, [*replacements, *((entry["word"], entry["said"]) for entry in rows)], TAG_PATTERN

@@ -143,7 +143,7 @@ class PronunciationFields(Fields):
     updated_at: float | None = None
 
 
-class SaidAs(Fields):
+class RequestPronunciation(Fields):
     """Entry of a pronunciation dictionary in an API request (docs/api.md).
 
     The field `say_as` is the text that is spoken instead of `word`.
@@ -160,7 +160,7 @@ class TextToSay(Fields):
     """
 
     text: Annotated[Text, Field(max_length=100_000)]
-    pronunciations: Annotated[list[SaidAs], Field(max_length=MAX_REQUEST_WORDS)] = []
+    pronunciations: Annotated[list[RequestPronunciation], Field(max_length=MAX_REQUEST_WORDS)] = []
 
 
 class TakeVoice(Fields):
@@ -223,12 +223,12 @@ def decode(text: bytes | str) -> dict[str, Any]:
         raise InvalidMessage(why=str(error)) from None
 
 
-def words_read(record: dict[str, Any]) -> str:
+def displayed_text(record: dict[str, Any]) -> str:
     """Return the original text of a recording, without style tags."""
     return _untagged(record, record["text"])
 
 
-def words_heard(record: dict[str, Any]) -> str:
+def spoken_text(record: dict[str, Any]) -> str:
     """Return the spoken text of a recording, without style tags.
 
     It differs from the original text if words were replaced by their pronunciations.

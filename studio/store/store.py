@@ -22,7 +22,7 @@ from studio.store.quota import Quota
 from studio.store.runtime_owners import RuntimeOwners
 from studio.store.scripts import Scripts
 from studio.store.shares import Shares
-from studio.store.sound_files import SoundFiles
+from studio.store.take_files import TakeFiles
 from studio.store.takes import Takes
 from studio.store.voice_bin import VoiceBin
 
@@ -150,7 +150,7 @@ class Store:
 
     def _open(self) -> None:
         make_private(self.folder)
-        files = SoundFiles(self.folder)
+        files = TakeFiles(self.folder)
         with locked(self.folder):
             files.open()
             self._database = Database.open(self.folder)

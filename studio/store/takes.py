@@ -28,7 +28,7 @@ from studio.store.owned_rows import VISITOR_PREFIX, OwnedRows
 from studio.store.quota import Quota, Removable
 from studio.store.records import TakeChanges, TakeFields
 from studio.store.scripts import takes_in_scripts
-from studio.store.sound_files import SoundFiles, encoded_take
+from studio.store.take_files import TakeFiles, encoded_take
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ MAX_PAGE_SIZE = 100  # Maximum number of takes in a page of the list.
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TakeQuery:
     """Search query for stored recordings.
 
     `before` is the cursor that the previous page of results returned. `loose` excludes recordings that belong to
@@ -61,7 +61,7 @@ class Takes:
         StorageFailed: The database or the disk failed, and nothing was changed.
     """
 
-    def __init__(self, database: Database, files: SoundFiles, settings: StoreSettings) -> None:
+    def __init__(self, database: Database, files: TakeFiles, settings: StoreSettings) -> None:
         self._database = database
         self._rows = OwnedRows(database, "takes", held="record", what="take")
         self._files = files
@@ -122,7 +122,7 @@ class Takes:
         """
         return self._rows.find(owner, take_id)
 
-    def page(self, owner: str, wanted: Wanted) -> tuple[list[dict[str, Any]], str | None]:
+    def page(self, owner: str, query: TakeQuery) -> tuple[list[dict[str, Any]], str | None]:
         """Search the owner's recordings, and return one page of metadata records, newest first.
 
         Returns:
@@ -132,27 +132,27 @@ class Takes:
             InvalidConfig: The cursor is invalid.
         """
         conditions, values = ["owner = ?", "deleted_at IS NULL"], [owner]
-        for word in name_key(wanted.search).split():
+        for word in name_key(query.search).split():
             conditions.append("instr(words, ?) > 0")
             values.append(word)
-        if wanted.room:
+        if query.room:
             conditions.append("room = ?")
-            values.append(wanted.room)
-        if wanted.favourite:
+            values.append(query.room)
+        if query.favourite:
             conditions.append("favourite = 1")
-        if wanted.loose:
+        if query.loose:
             conditions.append("id NOT IN (SELECT value FROM json_each(?))")
             values.append(json.dumps(sorted(takes_in_scripts(self._database, owner))))
-        if wanted.script:
+        if query.script:
             conditions.append("id IN (SELECT value FROM json_each(?))")
-            values.append(json.dumps(sorted(takes_in_scripts(self._database, owner, wanted.script))))
-        if wanted.before:
+            values.append(json.dumps(sorted(takes_in_scripts(self._database, owner, query.script))))
+        if query.before:
             conditions.append("(created_ms, id) < (CAST(? AS INTEGER), ?)")
-            values += _cursor(wanted.before)
-        limit = wanted.limit
+            values += _cursor(query.before)
+        limit = query.limit
         where = f"{' AND '.join(conditions)} ORDER BY created_ms DESC, id DESC LIMIT"
-        query = f"SELECT created_ms, id FROM takes WHERE {where} {limit + 1}"  # noqa: S608  constant SQL
-        keys = self._database.rows(query, values)
+        select = f"SELECT created_ms, id FROM takes WHERE {where} {limit + 1}"  # noqa: S608  constant SQL
+        keys = self._database.rows(select, values)
         following = f"{keys[limit - 1][0]}-{keys[limit - 1][1]}" if len(keys) > limit else None
         return self._rows.objects(f"{where} {limit}", values), following
 

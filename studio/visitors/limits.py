@@ -62,7 +62,7 @@ class Accounts:
 
     def account_of(self, connection: HTTPConnection) -> tuple[str, str]:
         """Return the kind of the visitor and the name of the account to which a request belongs."""
-        visitor = self.visitors.of(connection)
+        visitor = self.visitors.identify(connection)
         address = address_of(connection)
         if visitor.owner is None or (visitor.kind == "visitor" and not self._has_room(address, visitor.owner)):
             return visitor.kind, f"{_ADDRESS_PREFIX}{address}"
@@ -118,7 +118,7 @@ class VisitLimits:
         self._requests: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self.accounts.visitors.each or scope["type"] not in {"http", "websocket"}:
+        if not self.accounts.visitors.has_separate_histories or scope["type"] not in {"http", "websocket"}:
             await self.app(scope, receive, send)
             return
         path = str(scope["path"])
@@ -132,14 +132,15 @@ class VisitLimits:
             ):
                 raise SignInNeeded
             is_surplus = (
-                name.startswith(_ADDRESS_PREFIX) and self.accounts.visitors.of(HTTPConnection(scope)).owner is not None
+                name.startswith(_ADDRESS_PREFIX)
+                and self.accounts.visitors.identify(HTTPConnection(scope)).owner is not None
             )
             if is_surplus and stores(scope):
                 raise StoreFull(
                     what="What you send", why="too many visitors from your address today; try again tomorrow"
                 )
             if self.admit is not None and stores_in_runtime(scope):
-                await self.admit(self.accounts.visitors.of(HTTPConnection(scope)))
+                await self.admit(self.accounts.visitors.identify(HTTPConnection(scope)))
             if not path.startswith(API):
                 await self.app(scope, receive, send)
             elif scope["type"] == "websocket":
@@ -181,7 +182,7 @@ def allowances(accounts: Accounts, settings: VisitSettings) -> Allowed:
     """
 
     def allowed(connection: HTTPConnection) -> Allowance:
-        if not accounts.visitors.each:
+        if not accounts.visitors.has_separate_histories:
             return Allowance(f"{_ADDRESS_PREFIX}{address_of(connection)}")
         kind, name = accounts.account_of(connection)
         seconds = settings.member_speech_s if kind == "member" else settings.visitor_speech_s

@@ -50,16 +50,16 @@ class Visitor:
     address: str | None = None
 
     @property
-    def keeper(self) -> tuple[str, str | None]:
+    def owner_and_address(self) -> tuple[str, str | None]:
         """Return the owner name and the hashed address under which the visitor's data is stored.
 
         Raises:
             VisitorUnknown: The visitor has no cookie.
         """
-        return self.known, self.address
+        return self.required_owner, self.address
 
     @property
-    def known(self) -> str:
+    def required_owner(self) -> str:
         """Return the owner name under which the visitor's data is stored.
 
         Raises:
@@ -79,14 +79,14 @@ class Visitors:
     Thread: event loop.
     """
 
-    def __init__(self, *, each: bool, key: bytes = b"", member_of: MemberOf | None = None) -> None:
-        self.each = each
+    def __init__(self, *, has_separate_histories: bool, key: bytes = b"", member_of: MemberOf | None = None) -> None:
+        self.has_separate_histories = has_separate_histories
         self.member_of = member_of
         self._key = key or secrets.token_bytes(32)
 
-    def of(self, request: HTTPConnection) -> Visitor:
+    def identify(self, request: HTTPConnection) -> Visitor:
         """Return the visitor who has sent a request."""
-        if not self.each:
+        if not self.has_separate_histories:
             return Visitor("host", HOST_OWNER)
         member = self.member_of(request) if self.member_of is not None else None
         if member is not None:
@@ -124,7 +124,7 @@ class VisitorCookies:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asks = scope["type"] == "http" and scope["path"] in GIVEN_AT and scope["method"] in {"GET", "HEAD"}
-        if not (self.visitors.each and asks):
+        if not (self.visitors.has_separate_histories and asks):
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)

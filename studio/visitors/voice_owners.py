@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from runtime.shared.port.origins import SAFE_METHODS
 from studio.errors import VisitorUnknown
-from studio.relay.relay import Whose
+from studio.relay.relay import OwnerOf
 from studio.store.owned_rows import HOST_OWNER
 from studio.visitors.visitors import Visitors
 
@@ -22,28 +22,28 @@ RUNTIME_DATA_PATHS = (
 CHECK_PATH = "/v1/audio/voices/check"  # Route that checks a recording without storing it.
 
 
-def whose_voices(visitors: Visitors) -> Whose | None:
+def voice_owner_lookup(visitors: Visitors) -> OwnerOf | None:
     """Return a function that maps a request to the owner of its voices and dictionaries.
 
     The result is None if all visitors share their data.
     """
-    if not visitors.each:
+    if not visitors.has_separate_histories:
         return None
 
-    def whose(connection: HTTPConnection) -> str:
+    def owner_of(connection: HTTPConnection) -> str:
         """Return the owner name of a request, which is empty for the host.
 
         Raises:
             VisitorUnknown: A visitor without a cookie wants to change stored data.
         """
-        owner = visitors.of(connection).owner
+        owner = visitors.identify(connection).owner
         if owner is None:
             if _changes_what_is_kept(connection):
                 raise VisitorUnknown
             return NOBODY
         return "" if owner == HOST_OWNER else owner
 
-    return whose
+    return owner_of
 
 
 def stores_in_runtime(scope: Scope) -> bool:

@@ -20,7 +20,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 from mcp.types import CallToolResult
 
-from studio.actions.offering import ACTIONS, described
+from studio.actions.offering import ACTIONS, argument_descriptions
 from tests.support.app import App
 
 DESCRIPTION = "An old man with a deep, calm voice."
@@ -99,9 +99,9 @@ def test_every_tool_and_argument_has_a_description(app: App) -> None:
     for action in ACTIONS:
         tool = listed[action.__name__]
         assert len(tool.description) > 20
-        assert {name: schema["description"] for name, schema in tool.inputSchema["properties"].items()} == described(
-            action
-        )
+        assert {
+            name: schema["description"] for name, schema in tool.inputSchema["properties"].items()
+        } == argument_descriptions(action)
     assert listed["delete_voice"].annotations.destructiveHint is True
     assert listed["list_takes"].annotations.readOnlyHint is True
 

@@ -16,7 +16,7 @@ from runtime.voices.voice_file import write_voice
 from studio.settings import StoreSettings
 from studio.store.database import FILE
 from studio.store.store import Store
-from studio.store.takes import Wanted
+from studio.store.takes import TakeQuery
 from tests.support.keeping import pcm_of
 from tests.support.take_writers import OWNER, fields
 from tests.support.voices import a_voice
@@ -47,7 +47,7 @@ def recovery(folder: Path, count: int) -> str:
     def opened() -> Store:
         store = Store(settings)
         store.open()
-        assert len(store.takes.page(OWNER, Wanted(limit=100))[0]) == min(count, 100)
+        assert len(store.takes.page(OWNER, TakeQuery(limit=100))[0]) == min(count, 100)
         return store
 
     whole_s = _timed(lambda: opened().close())

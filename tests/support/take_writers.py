@@ -24,7 +24,7 @@ from studio.settings import StoreSettings
 from studio.store.database import FILE
 from studio.store.records import TakeFields, read
 from studio.store.store import Store
-from studio.store.takes import Wanted
+from studio.store.takes import TakeQuery
 from tests.support.keeping import a_take, pcm_of
 
 OWNER = "host"
@@ -76,7 +76,7 @@ def write(store: Store, report: int, lines: int) -> None:
 
 def check(store: Store, reported: list[str]) -> None:
     """Check that all stored recordings are complete, and that the last reported one exists."""
-    records, _ = store.takes.page(OWNER, Wanted(limit=100))
+    records, _ = store.takes.page(OWNER, TakeQuery(limit=100))
     for record in records:
         _, pcm = store.takes.pcm(OWNER, record["id"])
         assert hashlib.sha256(pcm).hexdigest() == record["sha256"]
@@ -131,7 +131,7 @@ def with_one_more(store: Store) -> None:
     store.open()
     store.takes.free(OWNER, max(0, store.takes.space(OWNER)["takes"] - KEPT + 1))
     store.takes.add(OWNER, fields(), pcm_of(0.1))
-    assert len(store.takes.page(OWNER, Wanted(limit=100))[0]) == KEPT
+    assert len(store.takes.page(OWNER, TakeQuery(limit=100))[0]) == KEPT
     store.close()
 
 

@@ -7,7 +7,7 @@ import httpx
 from studio.visitors.visitors import COOKIE, Visitors
 
 KEY = b"a key of the test's"
-VISITORS = Visitors(each=True, key=KEY)
+VISITORS = Visitors(has_separate_histories=True, key=KEY)
 
 
 def header_of(letter: str, visitors: Visitors = VISITORS) -> dict[str, str]:

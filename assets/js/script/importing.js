@@ -10,7 +10,7 @@ import { cuesToLines } from './line_text.js';
 
 // --- Switches for the kinds of content in a document.
 
-/** Kinds of content and their defaults (`Spoken` in studio/documents/values.py). @type {Object<string, boolean>} */
+/** Kinds of content and their defaults (`ContentChoice` in studio/documents/values.py). @type {Object<string, boolean>} */
 const KINDS = { note_marks: false, page_numbers: false, code: false, tables: true, captions: true, list_numbers: true };
 
 class KindSwitches {

@@ -25,7 +25,7 @@ from runtime.errors import Overloaded, RateLimited
 from runtime.shared.book_container import MAX_COVER_BYTES, read_cover
 from studio.documents import values
 from studio.documents.reading import read
-from studio.documents.service import DocumentService, Turns
+from studio.documents.service import DocumentService, FairQueue
 from studio.documents.xhtml import body_of
 from studio.errors import DocumentUnreadable
 from studio.routes.documents import MAX_BYTES, document_routes
@@ -471,10 +471,10 @@ def test_page_has_a_text_for_every_document_note() -> None:
 
 
 async def test_document_queue_alternates_between_clients() -> None:
-    turns, served_, busy = Turns(slots=1, waiting=9, per_client=5, retry_after_s=1), [], asyncio.Event()
+    turns, served_, busy = FairQueue(slots=1, waiting=9, per_client=5, retry_after_s=1), [], asyncio.Event()
 
     async def work(client: str) -> None:
-        async with turns.place(client), turns.slot(client):
+        async with turns.reserve_place(client), turns.slot(client):
             served_.append(client)
             await busy.wait()
 
@@ -484,21 +484,21 @@ async def test_document_queue_alternates_between_clients() -> None:
     await asyncio.sleep(0)
     busy.set()
     await asyncio.gather(*tasks, return_exceptions=True)
-    async with asyncio.timeout(1), turns.place("d"), turns.slot("d"):
+    async with asyncio.timeout(1), turns.reserve_place("d"), turns.slot("d"):
         result = served_
     assert result == ["a", "a", "b", "c", "b"]
 
 
 async def test_document_queue_is_limited_per_client_and_in_total() -> None:
-    turns = Turns(slots=1, waiting=2, per_client=2, retry_after_s=5)
-    async with turns.place("a"), turns.place("a"):
+    turns = FairQueue(slots=1, waiting=2, per_client=2, retry_after_s=5)
+    async with turns.reserve_place("a"), turns.reserve_place("a"):
         with pytest.raises(RateLimited):
-            await turns.place("a").__aenter__()
-        async with turns.place("b"):
+            await turns.reserve_place("a").__aenter__()
+        async with turns.reserve_place("b"):
             with pytest.raises(Overloaded) as refused:
-                await turns.place("c").__aenter__()
+                await turns.reserve_place("c").__aenter__()
             assert refused.value.facts["retry_after_s"] == 5
-    async with turns.place("c"):
+    async with turns.reserve_place("c"):
         pass
 
 
@@ -547,7 +547,7 @@ FORMATS = ["epub", "docx", "html", "markdown"]
 def chosen(data: bytes, kind: str, **spoken: bool) -> str:
     """Read a document with these content options, and return its text."""
     options = {"markdown": True} if kind == "markdown" else {}
-    document = read(data, spoken=values.Spoken(**spoken), **options)
+    document = read(data, spoken=values.ContentChoice(**spoken), **options)
     texts = [text for chapter in document.chapters if not chapter.is_notes for text in chapter.paragraphs]
     return " | ".join(texts).replace("\n", " | ")
 

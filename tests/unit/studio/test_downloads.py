@@ -16,7 +16,7 @@ from runtime.settings import DEMO_CHECKPOINT
 from studio.downloads import FILE, Downloads
 from studio.fetching import Plan
 from studio.routes.host import HostRoutes
-from studio.routes.real_voices import RealVoiceRoutes, plan_of
+from studio.routes.real_voices import RealVoiceRoutes, build_plan
 from studio.runtimes.supervisor import ChildRuntime
 from studio.settings import StoreSettings, StudioSettings
 from tests.conftest import FolderOf
@@ -220,7 +220,7 @@ def machine_of(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
 
 
 def plan_for(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
-    return plan_of(machine_of(offers, total))
+    return build_plan(machine_of(offers, total))
 
 
 NAMES = ["0.6B-CustomVoice", "1.7B-CustomVoice", "1.7B-VoiceDesign", "0.6B-Base", "1.7B-Base"]
@@ -246,7 +246,7 @@ def test_download_size_counts_missing_files_with_a_table_as_fallback() -> None:
     plan = plan_for([offer(name, 8.0, 1.0, held=500) for name in NAMES], total=80.0)
     assert {(one["download"], one["common"]) for one in plan["offers"]} == {(2200, 700)}
     assert plan["sizes"] == "hub"
-    table = plan_of(None)
+    table = build_plan(None)
     assert table["sizes"] == "table"
     assert [round(one["download"] / 1e9, 1) for one in table["offers"]] == [2.5, 4.5, 4.5, 2.5, 4.5]
     assert all(one["rtf"] is None and one["fits"] is None for one in table["offers"])
@@ -289,6 +289,6 @@ async def test_memory_check_uses_the_requested_quantization(tmp_path: Path) -> N
 
 def test_plan_lists_each_quantization_and_the_chosen_one() -> None:
     machine = machine_of([offer(name, 8.0, 1.6) | {"chosen": "int8"} for name in NAMES], total=7.0)
-    one = plan_of(machine)["offers"][0]
+    one = build_plan(machine)["offers"][0]
     assert (one["chosen"], one["rtf"], one["memory"], one["fits"]) == ("int8", 0.8, 4.0, True)
     assert [(kind["weights"], kind["fits"]) for kind in one["bits"]] == [("off", False), ("int8", True)]

@@ -29,7 +29,7 @@ async def test_long_drain_is_reported_and_a_short_one_is_not(
     drain = Drain()
 
     async def passage(seconds: float) -> None:
-        with drain.passing():
+        with drain.count_as_open():
             await asyncio.sleep(seconds)
 
     passing = None if lasts_s is None else asyncio.create_task(passage(lasts_s))

@@ -24,7 +24,7 @@ from studio.settings import StoreSettings
 from studio.store.database import FILE, MIGRATIONS
 from studio.store.records import TakeChanges, read
 from studio.store.store import MOVED_ASIDE, NO_FOLDER, ON_A_SPACE, Store, is_lasting
-from studio.store.takes import Wanted
+from studio.store.takes import TakeQuery
 from tests.support.keeping import pcm_of, post, save, serving, visitor
 from tests.support.take_writers import OWNER, fields
 from tests.unit.studio.test_takes import refused
@@ -48,7 +48,7 @@ def add(store: Store, owner: str = OWNER, pcm: bytes = SOUND, reference: bytes |
 
 
 def ids(store: Store, owner: str = OWNER) -> list[str]:
-    return [record["id"] for record in store.takes.page(owner, Wanted(limit=100))[0]]
+    return [record["id"] for record in store.takes.page(owner, TakeQuery(limit=100))[0]]
 
 
 def files(folder: Path) -> set[str]:
@@ -236,7 +236,7 @@ def test_failed_save_removes_nothing_from_the_recycle_bin(folder: Path, monkeypa
         first = add(store, pcm=noise)
         store.takes.delete(OWNER, first)
         with monkeypatch.context() as broken:
-            broken.setattr("studio.store.sound_files.SoundFiles.write", _full)
+            broken.setattr("studio.store.take_files.TakeFiles.write", _full)
             with pytest.raises(StorageFailed, match="full"):
                 add(store, pcm=noise, reference=b"RIFF sound")
         assert files(folder) == {f"takes/{first}.flac"}

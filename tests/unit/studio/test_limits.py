@@ -65,7 +65,7 @@ class Studio:
             WebSocketRoute("/v1/audio/speech/stream", self.socket),
         ]
         visits = VisitSettings(**settings)
-        accounts = Accounts(VISITORS if each else Visitors(each=False), visits.visitors_per_address)
+        accounts = Accounts(VISITORS if each else Visitors(has_separate_histories=False), visits.visitors_per_address)
         limits = Middleware(VisitLimits, accounts=accounts, settings=visits, must_sign_in=must_sign_in, admit=admit)
         self.app = Starlette(routes=routes, middleware=[limits])
 
@@ -185,7 +185,9 @@ async def test_concurrent_requests_per_visitor_are_limited() -> None:
 def test_runtime_receives_the_account_and_its_limits() -> None:
     settings = VisitSettings(visitor_speech_s=60, member_speech_s=600)
     members = {VISITORS.signed("b" * 43): ("17", "Ben")}
-    visitors = Visitors(each=True, key=KEY, member_of=lambda asks: members.get(asks.cookies.get(COOKIE, "")))
+    visitors = Visitors(
+        has_separate_histories=True, key=KEY, member_of=lambda asks: members.get(asks.cookies.get(COOKIE, ""))
+    )
 
     def allowance_of(each: Visitors, settings: VisitSettings = settings, **headers: str) -> Allowance:
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
@@ -198,7 +200,7 @@ def test_runtime_receives_the_account_and_its_limits() -> None:
     assert (ben.account, ben.seconds) == ("member:17", 600)
     # By default, the seconds of speech are not limited.
     assert allowance_of(visitors, VisitSettings(), **ONE) == Allowance(anna.account)
-    assert allowance_of(Visitors(each=False), **ONE) == Allowance("address:192.0.2.7")
+    assert allowance_of(Visitors(has_separate_histories=False), **ONE) == Allowance("address:192.0.2.7")
 
 
 async def test_shared_studio_applies_no_visitor_limits() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.page import find_chromium
 from studio.documents.reading import read
-from studio.documents.values import Document, Spoken
+from studio.documents.values import ContentChoice, Document
 from tests.support.pdfs import Placed, pdf
 
 LATIN = "office efficient waffle well-known 1,000 5 % (aside)"
@@ -63,7 +63,7 @@ def test_printed_page_has_the_same_letters_as_with_poppler(tmp_path: Path, seed:
     page.write_text(f"<!doctype html><meta charset=utf-8><title>Printed</title><style>{style}</style>{''.join(parts)}")
     command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
     subprocess.run([*command, f"--print-to-pdf={file}", page.as_uri()], capture_output=True, check=True, timeout=300)
-    document = read(file.read_bytes(), spoken=Spoken(page_numbers=True))
+    document = read(file.read_bytes(), spoken=ContentChoice(page_numbers=True))
     assert letters(text_of(document)) == letters(read_by_poppler(file))
     assert [chapter.title for chapter in document.chapters if chapter.title] == [f"Chapter {n}" for n in range(1, 5)]
     assert document.title == "Printed"

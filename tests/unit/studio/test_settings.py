@@ -130,7 +130,7 @@ def test_every_store_limit_can_be_set(knob: Field[Any]) -> None:
     [("auto", "", False), ("auto", "me/x", True), ("one", "me/x", False), ("each", "", True)],
 )
 def test_visitors_have_separate_histories_on_a_space_or_if_configured(setting: str, space: str, each: bool) -> None:
-    assert StoreSettings(visitors=setting).each({"SPACE_ID": space}) is each
+    assert StoreSettings(visitors=setting).has_separate_histories({"SPACE_ID": space}) is each
 
 
 def test_all_stored_data_is_in_one_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

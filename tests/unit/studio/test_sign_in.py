@@ -102,10 +102,10 @@ async def studio(provider: Provider) -> AsyncIterator[httpx.AsyncClient]:
         sign_in = SignIn(
             {"OPENID_PROVIDER_URL": provider.url, "OAUTH_CLIENT_ID": CLIENT, "OAUTH_CLIENT_SECRET": SECRET}
         )
-        visitors = Visitors(each=True, member_of=sign_in.member_of)
+        visitors = Visitors(has_separate_histories=True, member_of=sign_in.member_of)
 
         async def me(request: Request) -> Response:
-            visitor = visitors.of(request)
+            visitor = visitors.identify(request)
             return JSONResponse({"kind": visitor.kind, "owner": visitor.owner, "name": visitor.name})
 
         app = Starlette(routes=[Route("/", me)])

@@ -111,7 +111,7 @@ def test_foreign_cookie_is_ignored(held: str) -> None:
     ours = header_of("a")["cookie"]
     assert VISITORS.token_of(Headers({"cookie": f"other=1; {ours}"})) == "a" * 43
     assert VISITORS.token_of(Headers({"cookie": ours.replace("a", "b", 1)})) is None
-    assert Visitors(each=True, key=b"another studio's").token_of(Headers({"cookie": ours})) is None
+    assert Visitors(has_separate_histories=True, key=b"another studio's").token_of(Headers({"cookie": ours})) is None
 
 
 def test_forged_cookie_is_replaced_with_a_new_visitor_id(address: str) -> None:
@@ -135,7 +135,7 @@ def test_cookie_key_is_created_once_and_private(folder: Path) -> None:
 def test_store_contains_keyed_hashes_and_no_addresses(folder: Path) -> None:
     def hashed(key: bytes, client: str) -> str | None:
         scope = {"type": "http", "headers": [], "client": (client, 5), "path": "/", "method": "GET"}
-        return Visitors(each=True, key=key).of(HTTPConnection(scope)).address
+        return Visitors(has_separate_histories=True, key=key).identify(HTTPConnection(scope)).address
 
     here = hashed(b"key", "192.0.2.7")
     assert here is not None

@@ -31,7 +31,7 @@ from studio.store.database import FILE
 from studio.store.voice_bin import MAX_FILES, VoiceBin
 from studio.store_service import StoreService
 from studio.visitors.visitors import COOKIE, Visitors
-from studio.visitors.voice_owners import whose_voices
+from studio.visitors.voice_owners import voice_owner_lookup
 from tests.conftest import FolderOf
 from tests.support.keeping import a_take, pcm_of
 from tests.support.runtime_server import RunningServer, running_server
@@ -48,10 +48,10 @@ def running(folder_of: FolderOf) -> Iterator[RunningServer]:
 
 @asynccontextmanager
 async def studio(
-    running: RunningServer, folder: Path, whose: Callable[[HTTPConnection], str] | None = None
+    running: RunningServer, folder: Path, owner_of: Callable[[HTTPConnection], str] | None = None
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Run a studio for a runtime, yield an HTTP client of the studio, and delete all voices."""
-    relay = Relay(GivenRuntime(running.http), whose=whose)
+    relay = Relay(GivenRuntime(running.http), owner_of=owner_of)
     stores = StoreService(StoreSettings(data=str(folder / "data"), bin_s=60))
     routes = [
         *stores.routes(),
@@ -202,7 +202,7 @@ async def test_visitors_cannot_see_change_or_delete_voices_of_others(running: Ru
 async def test_visitor_is_identified_by_the_studio_cookie_and_stores_nothing_without_it(
     running: RunningServer, tmp_path: Path
 ) -> None:
-    async with studio(running, tmp_path, whose_voices(VISITORS)) as client:
+    async with studio(running, tmp_path, voice_owner_lookup(VISITORS)) as client:
         anna, bert = header_of("a"), header_of("b")
         made = await kept(client, **anna)
         assert [voice["id"] for voice in (await client.get(VOICES, headers=anna)).json()["data"]] == [made["id"]]
@@ -223,11 +223,11 @@ async def test_visitor_is_identified_by_the_studio_cookie_and_stores_nothing_wit
         # A server that joins the host and the path into one URL would parse this host as part of the path.
         crafted = {"host": f"{client.base_url.netloc.decode()}/x"}
         assert code(await client.post("/v1/audio/pronunciations", headers=crafted)) == (401, "visitor_unknown")
-    assert whose_voices(Visitors(each=False)) is None
+    assert voice_owner_lookup(Visitors(has_separate_histories=False)) is None
 
 
 async def test_socket_of_a_visitor_uses_its_own_voices(running: RunningServer) -> None:
-    relay = Relay(GivenRuntime(running.http), whose=by_cookie)
+    relay = Relay(GivenRuntime(running.http), owner_of=by_cookie)
     routes: list[Any] = [Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)]
     routes.append(WebSocketRoute("/v1/{path:path}", relay.websocket))
     async with served(routes) as place, httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client:
@@ -291,7 +291,7 @@ def test_full_disk_is_reported(tmp_path: Path) -> None:
 
 async def test_visitor_voices_expire_in_the_runtime(running: RunningServer, tmp_path: Path) -> None:
     keeping = StoreService(StoreSettings(data=str(tmp_path / "data"), visitors="each"))
-    relay = Relay(GivenRuntime(running.http), whose=whose_voices(keeping.visitors))
+    relay = Relay(GivenRuntime(running.http), owner_of=voice_owner_lookup(keeping.visitors))
     routes = [*keeping.routes(), Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)]
     anna, ben = header_of("a", keeping.visitors), header_of("b", keeping.visitors)
     async with (
@@ -308,7 +308,7 @@ async def test_visitor_voices_expire_in_the_runtime(running: RunningServer, tmp_
             await kept(client, **headers)
             words = {"name": "Names", "pronunciations": [{"word": "a", "say_as": "b"}]}
             (await client.post("/v1/audio/pronunciations", json=words, headers=headers)).raise_for_status()
-            visitor = keeping.visitors.of(HTTPConnection({"type": "http", "headers": raw(headers)}))
+            visitor = keeping.visitors.identify(HTTPConnection({"type": "http", "headers": raw(headers)}))
             await keeping.admit_to_runtime(visitor, 0)
         with sqlite3.connect(tmp_path / "data" / FILE) as connection:
             connection.execute("UPDATE runtime_owners SET seen_at = seen_at - 31 * 86400")

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from studio.documents.reading import read
-from studio.documents.values import NO_EXTRACTOR, Spoken, UnreadableError
+from studio.documents.values import NO_EXTRACTOR, ContentChoice, UnreadableError
 from studio.routes.documents import document_routes
 from tests.unit.shared.test_fetch import Trap, fetcher, trap
 from tests.unit.studio.serving import served
@@ -48,7 +48,7 @@ def test_ordered_lists_of_an_article_keep_their_numbers() -> None:
     found = ["4. Cross the old bridge.", "a. Look left.", "5. Sit down.", "Bring bread."]
     texts = [text for chapter in read(page, web=True).chapters for text in chapter.paragraphs]
     assert [text for text in texts if text in found] == found
-    document = read(page, web=True, spoken=Spoken(list_numbers=False))
+    document = read(page, web=True, spoken=ContentChoice(list_numbers=False))
     assert "Sit down." in [text for chapter in document.chapters for text in chapter.paragraphs]
     assert "list_numbers" in [note.code for note in document.notes]
 
@@ -66,7 +66,7 @@ def test_the_article_of_a_page_becomes_chapters_without_menus_and_notices() -> N
     assert "1900, 12" in texts
     for around in ("Home", "About", "newsletter", "Cookies", "x = 1"):
         assert around not in " ".join(texts)
-    document = read(PAGE, web=True, spoken=Spoken(tables=False, code=True))
+    document = read(PAGE, web=True, spoken=ContentChoice(tables=False, code=True))
     texts = [text for chapter in document.chapters for text in chapter.paragraphs]
     assert "1900, 12" not in texts
     assert "x = 1" in texts

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.word_times import TimedWords, divide_time_by_length, spans_of
 from studio.aligning import plugin
-from studio.aligning.fitting import MisfitError, fitted, written
+from studio.aligning.fitting import MisfitError, align_to_text, map_to_displayed_words
 from studio.aligning.service import MAX_WAITING, AlignmentService
 from studio.routes.word_times import webvtt
 from tests.support.keeping import pcm_of, save, serving, visitor
@@ -74,7 +74,7 @@ def test_built_in_aligner_is_more_accurate_than_the_estimate(
 ) -> None:
     sound, truth = known
     seconds = len(sound) / SAMPLE_RATE
-    words = fitted(align(sound, SAMPLE_RATE, TEXT, "en") or [], TEXT, seconds)
+    words = align_to_text(align(sound, SAMPLE_RATE, TEXT, "en") or [], TEXT, seconds)
     assert words.words == TEXT.split()
     times = [time for pair in zip(words.start, words.end, strict=True) for time in pair]
     assert times == sorted(times)
@@ -88,7 +88,7 @@ def test_aligner_handles_unknown_words_and_skips_other_languages(
 ) -> None:
     sound, truth = known
     text = "The ketl is on. Nobody had — expected it so-soon. (Good moarning!)"
-    words = fitted(align(sound, SAMPLE_RATE, text, None) or [], text, len(sound) / SAMPLE_RATE)
+    words = align_to_text(align(sound, SAMPLE_RATE, text, None) or [], text, len(sound) / SAMPLE_RATE)
     assert words.spans[-2:] == ["(Good ", "moarning!)"]
     assert np.abs(np.array([words.start[0], words.end[-1]]) - [truth[0][0], truth[-1][1]]).max() < 0.1
     assert align(sound, SAMPLE_RATE, TEXT, "de") is None
@@ -105,7 +105,7 @@ def test_recording_without_most_of_the_text_is_not_aligned(known: Known) -> None
 
 
 def test_aligner_words_may_be_split_differently_and_lack_punctuation() -> None:
-    words = fitted(
+    words = align_to_text(
         [("good", 0.1, 0.2), ("MOR", 0.2, 0.3), ("ning", 0.3, 0.5), ("you", 0.6, 1.04)], "Good mor-ning — (you)!", 1.0
     )
     assert words == TimedWords(["Good ", "mor", "-ning — ", "(you)!"], [0.1, 0.2, 0.3, 0.6], [0.2, 0.3, 0.5, 1.0])
@@ -128,16 +128,16 @@ def test_aligner_words_may_be_split_differently_and_lack_punctuation() -> None:
 )
 def test_impossible_alignment_is_rejected(placed: list[Any]) -> None:
     with pytest.raises(MisfitError) as failure:
-        fitted(placed, "Good day.", 1.0)
+        align_to_text(placed, "Good day.", 1.0)
     assert "ood" not in str(failure.value)
 
 
 def test_respelled_words_are_displayed_as_written() -> None:
     heard = TimedWords(["Ask ", "miss ", "Win ", "to ", "come. "], [0, 1, 2, 3, 4], [1, 2, 3, 4, 5])
-    assert written("Ask Nguyen to come.", heard) == TimedWords(
+    assert map_to_displayed_words("Ask Nguyen to come.", heard) == TimedWords(
         ["Ask ", "Nguyen ", "to ", "come."], [0, 1, 3, 4], [1, 3, 4, 5]
     )
-    more = written("Ask Ms Nguyen in.", TimedWords(["Ask ", "Win ", "in."], [0, 1, 3], [1, 3, 4]))
+    more = map_to_displayed_words("Ask Ms Nguyen in.", TimedWords(["Ask ", "Win ", "in."], [0, 1, 3], [1, 3, 4]))
     assert more.words == ["Ask", "Ms", "Nguyen", "in."]
     assert (more.start[1], more.end[2], more.start[3]) == (1, 3, 3)
     assert 1 < more.end[1] == more.start[2] < 3

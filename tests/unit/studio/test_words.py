@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from studio.routes.host import knobs
+from studio.routes.host import describe_settings
 from studio.settings import StudioSettings
 from studio.words import FOLDER, languages, words
 
@@ -40,7 +40,7 @@ def test_every_language_has_the_same_keys_and_placeholders(language: str) -> Non
 def test_other_languages_explain_every_host_setting(
     language: str,
 ) -> None:
-    descriptions = {f"settings.{knob['env']}": knob["about"] for knob in knobs(StudioSettings())}
+    descriptions = {f"settings.{knob['env']}": knob["about"] for knob in describe_settings(StudioSettings())}
     theirs = {key: sentence for key, sentence in words(language).items() if key.startswith("settings.")}
     assert theirs.keys() == descriptions.keys()
     assert [key for key, sentence in theirs.items() if not sentence.strip() or sentence == descriptions[key]] == []

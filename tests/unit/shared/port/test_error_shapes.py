@@ -99,7 +99,10 @@ async def test_studio_limits_and_relay_use_the_error_format_of_the_api(path: str
     if path.startswith(("/v1/", "/tts/")):
         settings = VisitSettings(visitor_requests=0)
         limits = Middleware(
-            VisitLimits, accounts=Accounts(Visitors(each=True), 8), settings=settings, must_sign_in=False
+            VisitLimits,
+            accounts=Accounts(Visitors(has_separate_histories=True), 8),
+            settings=settings,
+            must_sign_in=False,
         )
         assert code_of((await asked(Starlette(middleware=[limits]), path, json={})).json()) == "rate_limited"
 

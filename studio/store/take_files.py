@@ -30,7 +30,7 @@ SUFFIX = ".flac"
 RECORD_TAG = "voicewright_take"  # Name of the tag with the take's record.
 
 
-class SoundFiles:
+class TakeFiles:
     """Two folders: the FLAC files of stored recordings, and reference recordings of voices."""
 
     def __init__(self, folder: Path) -> None:

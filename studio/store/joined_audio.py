@@ -17,7 +17,7 @@ from runtime.request import SAMPLE_RATE
 from runtime.shared.encoding import Encoder
 from runtime.shared.loudness import gain_to, measure_loudness_of_pieces
 from runtime.shared.word_times import MAX_CUE_CHARS, TimedWords, cue_ranges, divide_time_by_length, spans_of
-from studio.store.records import words_read
+from studio.store.records import displayed_text
 
 Samples = NDArray[np.int16]
 MAX_TEMPO = 1.15
@@ -44,7 +44,7 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgrammePart:
+class AudioPart:
     """One line of a script in the joined audio.
 
     `records` are the metadata records of the line's recordings. `spans` has the first sample and the end of each
@@ -112,7 +112,7 @@ def without_edges(clip: Clip, read: ReadTake) -> Clip:
     return replace(clip, samples=end - start, span=(start, end))
 
 
-def fitted(clips: Iterable[Clip], length: int | None) -> tuple[list[Clip], list[LateLine]]:
+def place_clips(clips: Iterable[Clip], length: int | None) -> tuple[list[Clip], list[LateLine]]:
     """Place clips at the start times of their subtitles.
 
     Clips with the same start time form a cue, such as a question and its answer. A cue that would overlap the next cue
@@ -153,15 +153,15 @@ def silence(seconds: float, line: int | None = None) -> Clip:
     return Clip(round(seconds * SAMPLE_RATE), None, line)
 
 
-def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
+def parts_of(clips: Iterable[Clip]) -> list[AudioPart]:
     """Group clips by script line, and return the lines with their positions in samples."""
-    parts: list[ProgrammePart] = []
+    parts: list[AudioPart] = []
     for _, group in groupby(_placed(clips), key=lambda item: item[0]):
         takes = [(start, clip) for _, start, clip in group if clip.record is not None]
         if takes:
             records = tuple(clip.record for _, clip in takes if clip.record is not None)
             spans = tuple((start, start + clip.samples) for start, clip in takes)
-            parts.append(ProgrammePart(records, spans, takes[0][1].speaker))
+            parts.append(AudioPart(records, spans, takes[0][1].speaker))
     return parts
 
 
@@ -207,7 +207,7 @@ def _gains(clips: list[Clip], read: ReadTake, loudness_lufs: float) -> dict[obje
     return {voice: gain - loudest for voice, gain in gains.items()}
 
 
-def subtitles(parts: Sequence[ProgrammePart]) -> str:
+def subtitles(parts: Sequence[AudioPart]) -> str:
     """Return the lines of the joined audio as subtitles in SRT format.
 
     If there are several speakers, the first subtitle of each line contains the name of the speaker.
@@ -224,7 +224,7 @@ def subtitles(parts: Sequence[ProgrammePart]) -> str:
 
 
 def _text(record: dict[str, Any]) -> str:
-    return " ".join(words_read(record).split())
+    return " ".join(displayed_text(record).split())
 
 
 def _placed(clips: Iterable[Clip]) -> Iterator[tuple[object, int, Clip]]:
