@@ -203,6 +203,7 @@ def test_transcript_of_another_text_gives_the_same_error_in_its_step_and_on_savi
     page.screenshot(path=SCREENSHOTS / "clone-refused-390.png")
     page.click("#vw-clone-words-done")
     expect(page.locator(".vw-step-sum").nth(1)).to_have_text(sentence)
+    expect(error).to_be_empty()
     page.check("#vw-clone-consent")
     page.fill("#vw-clone-keep-name", "Me")
     page.click("#vw-clone-play-clone")

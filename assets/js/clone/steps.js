@@ -181,12 +181,17 @@ export class CloneView {
     return [{ summary: chosen, verdict }, this.transcriptOutcome(), name];
   }
 
-  /** Show an error at the transcript if a voice with this transcript cannot be saved. */
+  /**
+   * Show an error at the transcript if a voice with this transcript cannot be saved.
+   *
+   * The summary of the closed step and the comparison with the recording contain the same sentence.
+   */
   paintRefusal() {
-    const { root, steps, studio, audioChecks } = this.room;
+    const { root, steps, studio, audioChecks, words } = this.room;
+    const isCompared = words.isTranscribed && !words.matches;
     const place = getElement(root, '[data-error-for=ref_text]');
     const sentence = studio.t(MISMATCH);
-    if (steps.at > 1 && audioChecks.isTranscriptRefused) writeText(place, sentence);
+    if (steps.at === 2 && audioChecks.isTranscriptRefused && !isCompared) writeText(place, sentence);
     else if (place.textContent === sentence) writeText(place, '');
   }
 
