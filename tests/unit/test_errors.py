@@ -104,7 +104,6 @@ def test_error_round_trips_between_processes(leaf: type[SpeechError]) -> None:
     assert (copy.code, copy.sentence) == (leaf.code, leaf.sentence)
 
 
-@cache
 def test_error_states_a_lower_bound_if_the_size_is_unknown() -> None:
     error = MessageTooLarge(what="The body", size=MoreThan(5), limit=5)
     assert str(error) == "The body has more than 5 bytes; the limit is 5. Send less at a time."
@@ -112,6 +111,7 @@ def test_error_states_a_lower_bound_if_the_size_is_unknown() -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
+@cache
 def raises() -> list[tuple[str, str, set[str]]]:
     """Return the location, class and keyword arguments of every raise of an error in the code."""
     return list(_raises())
