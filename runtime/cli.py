@@ -180,7 +180,7 @@ def _add_runtime_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-slots",
         type=int,
         metavar="N",
-        help="concurrent requests per checkpoint; 0: as many as fit",
+        help="maximum number of concurrent requests per checkpoint; 0: as many as fit into memory",
     )
     parser.add_argument("--loads", help="start: load checkpoints at startup; first_use: at the first request")
     parser.add_argument("--eager", action="store_true", help="run without graphs, as CPUs always do")
@@ -197,7 +197,9 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="auto, cpu, cuda, npu or mps")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16")
     parser.add_argument("--quantize", help=QUANTIZE)
-    parser.add_argument("--max-slots", type=int, metavar="N", help="required slots; 0: as many as fit")
+    parser.add_argument(
+        "--max-slots", type=int, metavar="N", help="required concurrent requests; 0: as many as fit into memory"
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(run=_doctor)
 
