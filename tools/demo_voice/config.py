@@ -1,4 +1,4 @@
-"""Configuration of the embedded voice for all stages, from config.toml and phrases.toml."""
+"""Configuration of the embedded voice, and folders of the files, for all stages."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ HERE = Path(__file__).parent
 ROOT = next(folder for folder in HERE.parents if (folder / "runtime" / "engine").is_dir())
 sys.path.append(str(ROOT))
 CONFIG, PHRASES = (tomllib.loads((HERE / f"{name}.toml").read_text()) for name in ("config", "phrases"))
-WORK = HERE / CONFIG["paths"]["work"]
-VOICE = ROOT / "assets" / "demo-voice"
+DEBS, WORK = HERE / "debs", HERE / "work"
+VOICE = ROOT / "assets" / "demo-voice"  # The sizes of the networks are in its config.json files.

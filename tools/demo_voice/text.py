@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import random
 import re
-from pathlib import Path
 
-from config import PHRASES
+from config import CONFIG, DEBS, PHRASES
 
 PLAIN = re.compile(r"^[A-Za-z0-9 ,.'?!;:-]+$")
 TEMPLATES, EVERYDAY, SLOTS = PHRASES["text"]["templates"], PHRASES["text"]["everyday"], PHRASES["slots"]
 NUMBERS = {"n12": (1, 12), "n31": (1, 31), "n99": (2, 99), "year": (1850, 2040)}  # Slots that random numbers fill.
 
 
-def wordnet(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the definitions and the example sentences from WordNet's data files in `folder`."""
+def wordnet() -> tuple[list[str], list[str]]:
+    """Return the definitions and the example sentences of WordNet."""
     glosses, examples = [], []
     for part in ("noun", "verb", "adj", "adv"):
-        for line in (folder / f"data.{part}").read_text(encoding="latin-1").splitlines():
+        for line in (DEBS / f"usr/share/wordnet/data.{part}").read_text(encoding="latin-1").splitlines():
             if line.startswith("  ") or "|" not in line:
                 continue
             gloss = line.split("|", 1)[1].strip()
@@ -55,18 +54,12 @@ def is_sentence(text: str) -> bool:
     return 6 <= len(text.split()) <= 12 and not re.search(r"\d", text)
 
 
-def corpus(debs: Path, seed: int, max_chars: int, held_out: int) -> tuple[list[str], list[str]]:
-    """Return the lines of training text and the held-out sentences.
-
-    Args:
-        debs: Folder of the unpacked Debian packages with WordNet and the word list.
-        max_chars: Maximum number of characters of a WordNet sentence or a paragraph.
-        held_out: Number of held-out sentences.
-    """
-    rng = random.Random(seed)
-    glosses, examples = wordnet(debs / "usr/share/wordnet")
-    lines = (debs / "usr/share/dict/american-english").read_text().split()
-    words = [w for w in lines if w.isalpha() and w.isascii() and 2 < len(w) < 13]
+def corpus() -> tuple[list[str], list[str]]:
+    """Return the lines of training text and the held-out sentences."""
+    rng, max_chars, held_out = random.Random(CONFIG["seed"]), CONFIG["text"]["max_chars"], CONFIG["text"]["held_out"]
+    glosses, examples = wordnet()
+    listed = (DEBS / "usr/share/dict/american-english").read_text().split()
+    words = [w for w in listed if w.isalpha() and w.isascii() and 2 < len(w) < 13]
     nouns = [w for w in words if w.islower()]
     fit = [e for e in dict.fromkeys(examples) if PLAIN.match(e) and len(e) <= max_chars]
     everyday = [fill(rng.choice(EVERYDAY), nouns, rng).replace('"', "") for _ in range(60000)]
