@@ -1,8 +1,7 @@
 """Speech tokenizer for training: Mimi encoder, split RVQ and Code2Wav.
 
-Weights have the published key names. There are two differences from the exported network. First, there is a BatchNorm
-before the quantizer. `Codec.fold` merges it into the input projections and the first codebook of each branch. Second,
-codebooks are stored as running sums of an exponential average.
+Weights have the published key names, except those of the quantizer. The quantizer has a BatchNorm, which `Codec.fold`
+merges into the input projections and the first codebooks, and one table for all codebooks.
 """
 
 from __future__ import annotations
@@ -10,15 +9,22 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from config import CONFIG
-from runtime.model.config import SpeechEncoderConfig
+from config import VOICE
+from runtime.model.config import Code2WavConfig, DecoderConfig, SpeechEncoderConfig
+from runtime.model.config_files import read_speech_tokenizer_config
 from runtime.model.layers import LayerScale, rotary, rotate
 from runtime.model.speech_encoder import EncoderTransformer, PaddedConv, SEANet
+
+SIZES = read_speech_tokenizer_config(VOICE / "speech_tokenizer")
+NORM_EPS = 1e-5
+NEUTRAL_VARIANCE = 1 - NORM_EPS  # With this variance and a mean of 0, the BatchNorm has no effect in evaluation mode.
 
 
 class Snake(nn.Module):
@@ -62,10 +68,10 @@ class Attention(nn.Module):
     `norm(dim)` creates the normalization layer of the queries and that of the keys, for heads of `dim` dimensions.
     """
 
-    def __init__(self, c: dict, norm: Callable[[int], nn.Module]) -> None:
+    def __init__(self, c: DecoderConfig | Code2WavConfig, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
-        hidden, heads, kv_heads = c["hidden_size"], c["num_attention_heads"], c["num_key_value_heads"]
-        self.dim = dim = c["head_dim"]
+        hidden, heads, kv_heads = c.hidden_size, c.num_attention_heads, c.num_key_value_heads
+        self.dim = dim = c.head_dim
         self.groups = heads // kv_heads
         self.q_proj = nn.Linear(hidden, heads * dim, bias=False)
         self.k_proj, self.v_proj = (nn.Linear(hidden, kv_heads * dim, bias=False) for _ in range(2))
@@ -98,12 +104,12 @@ class Layer(nn.Module):
     """
 
     def __init__(
-        self, c: dict, eps: float, after: Callable[[], nn.Module], norm: Callable[[int], nn.Module] = nn.Identity
+        self, c: DecoderConfig | Code2WavConfig, after: Callable[[], nn.Module], norm: Callable[[int], nn.Module]
     ) -> None:
         super().__init__()
-        hidden = c["hidden_size"]
-        self.self_attn, self.mlp = Attention(c, norm), SwiGlu(hidden, c["intermediate_size"])
-        self.input_layernorm, self.post_attention_layernorm = (nn.RMSNorm(hidden, eps=eps) for _ in range(2))
+        self.self_attn, self.mlp = Attention(c, norm), SwiGlu(c.hidden_size, c.intermediate_size)
+        norms = (nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps) for _ in range(2))
+        self.input_layernorm, self.post_attention_layernorm = norms
         self.self_attn_layer_scale, self.mlp_layer_scale = after(), after()
 
     def forward(self, x: Tensor, table: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
@@ -122,20 +128,20 @@ def run_layers(x: Tensor, layers: nn.ModuleList, theta: float, mask: Tensor | No
 class PreTransformer(nn.Module):
     """Causal transformer in which each position attends to at most `sliding_window` keys."""
 
-    def __init__(self, c: dict) -> None:
+    def __init__(self, c: Code2WavConfig) -> None:
         super().__init__()
-        hidden = c["hidden_size"]
-        self.window = c["sliding_window"]
-        self.input_proj = nn.Linear(c["latent_dim"], hidden)
-        self.layers = nn.ModuleList(Layer(c, 1e-5, partial(LayerScale, hidden)) for _ in range(c["num_hidden_layers"]))
-        self.norm = nn.RMSNorm(hidden, eps=1e-5)
-        self.output_proj = nn.Linear(hidden, c["latent_dim"])
+        self.window, self.theta = c.sliding_window, c.rope_theta
+        self.input_proj = nn.Linear(c.latent_dim, c.hidden_size)
+        scale = partial(LayerScale, c.hidden_size)
+        self.layers = nn.ModuleList(Layer(c, scale, nn.Identity) for _ in range(c.num_hidden_layers))
+        self.norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+        self.output_proj = nn.Linear(c.hidden_size, c.latent_dim)
 
     def forward(self, x: Tensor) -> Tensor:
         at = torch.arange(x.shape[1], device=x.device)
         gap = at[:, None] - at[None]
         mask = (gap >= 0) & (gap < self.window)
-        return self.output_proj(self.norm(run_layers(self.input_proj(x), self.layers, 10000.0, mask)))
+        return self.output_proj(self.norm(run_layers(self.input_proj(x), self.layers, self.theta, mask)))
 
 
 class ConvNeXt(nn.Module):
@@ -170,16 +176,16 @@ def decoder_block(inputs: int, rate: int) -> nn.Sequential:
 class Code2Wav(nn.Module):
     """Decoder that converts quantized latents [B, codebook_dim, T] to samples [B, 1920 T]."""
 
-    def __init__(self, c: dict) -> None:
+    def __init__(self, c: Code2WavConfig) -> None:
         super().__init__()
-        latent, dim = c["latent_dim"], c["decoder_dim"]
-        self.pre_conv = causal_conv(c["codebook_dim"], latent, 3)
+        latent, dim = c.latent_dim, c.decoder_dim
+        self.pre_conv = causal_conv(c.codebook_dim, latent, 3)
         self.pre_transformer = PreTransformer(c)
         self.upsample = nn.Sequential(
             *(nn.Sequential(CausalTransposedConv(latent, latent, 2, 2), ConvNeXt(latent)) for _ in range(2))
         )
         self.decoder = nn.Sequential(causal_conv(latent, dim, 7),
-                                     *(decoder_block(dim >> i, rate) for i, rate in enumerate((8, 5, 4, 3))),
+                                     *(decoder_block(dim >> i, rate) for i, rate in enumerate(c.upsample_rates)),
                                      Snake(dim >> 4), causal_conv(dim >> 4, 1, 7))  # fmt: skip
 
     def forward(self, z: Tensor) -> Tensor:
@@ -190,11 +196,10 @@ class Code2Wav(nn.Module):
 class MimiEncoder(nn.Module):
     """Speech encoder that converts samples [B, 1920 T] to latents [B, hidden, T]."""
 
-    def __init__(self, c: dict) -> None:
+    def __init__(self, c: SpeechEncoderConfig) -> None:
         super().__init__()
-        sizes = SpeechEncoderConfig(**c)
-        self.encoder, self.encoder_transformer = SEANet(sizes), EncoderTransformer(sizes)
-        self.downsample = PaddedConv(sizes.hidden_size, sizes.hidden_size, 4, stride=2, bias=False, pad="replicate")
+        self.encoder, self.encoder_transformer = SEANet(c), EncoderTransformer(c)
+        self.downsample = PaddedConv(c.hidden_size, c.hidden_size, 4, stride=2, bias=False, pad="replicate")
 
     def forward(self, audio: Tensor) -> Tensor:
         x, _ = self.encoder(audio[:, None], None)
@@ -214,12 +219,11 @@ class SplitQuantizer(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        encoder, codec = CONFIG["encoder"], CONFIG["codec"]
-        self.dim, self.books, self.size = encoder["codebook_dim"], codec["codebooks"], codec["codebook_size"]
-        self.input_proj = nn.Conv1d(encoder["hidden_size"], 2 * self.dim, 1, bias=False)
+        c = SIZES.encoder
+        self.dim, self.books, self.size = c.codebook_dim, c.num_quantizers, c.codebook_size
+        self.input_proj = nn.Conv1d(c.hidden_size, 2 * self.dim, 1, bias=False)
         self.first_out, self.rest_out = (nn.Conv1d(self.dim, 2 * self.dim, 1, bias=False) for _ in range(2))
-        self.norm = nn.BatchNorm1d(2 * self.dim, affine=False, momentum=0.02)
-        self.folded = False
+        self.norm = nn.BatchNorm1d(2 * self.dim, eps=NORM_EPS, momentum=0.02, affine=False)
         self.register_buffer("sums", torch.randn(self.books, self.size, self.dim))
         self.register_buffer("usage", torch.ones(self.books, self.size))
         self.register_buffer("active", torch.zeros(()))
@@ -231,7 +235,7 @@ class SplitQuantizer(nn.Module):
     def project(self, latent: Tensor) -> tuple[Tensor, Tensor]:
         """Return the projections [B T, 2 dim] of both branches, before and after the BatchNorm."""
         raw = self.input_proj(latent.float()).transpose(1, 2).flatten(0, 1)
-        return raw, raw if self.folded else self.norm(raw)
+        return raw, self.norm(raw)
 
     @torch.no_grad()
     def nearest(self, y: Tensor, tables: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -251,7 +255,7 @@ class SplitQuantizer(nn.Module):
         return torch.stack(codes, -1), torch.stack(rows), torch.stack(targets)
 
     @torch.no_grad()
-    def learn(self, codes: Tensor, targets: Tensor, decay: float, floor: float) -> None:
+    def learn(self, codes: Tensor, targets: Tensor, decay: Tensor) -> None:
         """Move the codebooks towards the mean of their inputs, and replace rarely used vectors.
 
         A vector is replaced by a random input. A CUDA graph can capture this function.
@@ -263,7 +267,7 @@ class SplitQuantizer(nn.Module):
         pick = torch.randint(count, (self.books, self.size), device=codes.device)
         spare = targets.gather(1, pick[..., None].expand(-1, -1, self.dim))
         mean = count / self.size
-        dead = usage < floor * mean
+        dead = usage < 0.08 * mean
         usage = torch.where(dead, torch.full_like(usage, mean), usage)
         sums = torch.where(dead[..., None], spare * mean, sums)
         self.usage.copy_(torch.where(self.active > 0, usage, self.usage))
@@ -299,11 +303,26 @@ class SplitQuantizer(nn.Module):
 class Codec(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.encoder, self.quantizer = MimiEncoder(CONFIG["encoder"]), SplitQuantizer()
-        self.decoder = Code2Wav(CONFIG["decoder"])
+        self.encoder, self.quantizer, self.decoder = (
+            MimiEncoder(SIZES.encoder),
+            SplitQuantizer(),
+            Code2Wav(SIZES.code2wav),
+        )
         for module in self.modules():
             if isinstance(module, LayerScale):
                 nn.init.constant_(module.scale, 0.2)
+
+    @classmethod
+    def load(cls, path: Path, device: torch.device) -> Codec:
+        """Return the speech tokenizer from a file or a folder, in evaluation mode.
+
+        Args:
+            path: File that train_codec.py has written, or folder of an exported voice.
+        """
+        codec = cls().to(device)
+        state = exported_codec(path) if path.is_dir() else torch.load(path, map_location=device, weights_only=True)
+        codec.load_state_dict(codec.state_dict() | state)
+        return codec.eval()
 
     @torch.no_grad()
     def encode(self, audio: Tensor) -> Tensor:
@@ -321,18 +340,11 @@ class Codec(nn.Module):
     def fold(self) -> None:
         """Merge the BatchNorm into the weights and codebooks.
 
-        The result differs at the edges, because the zero padding of the decoder's input is not shifted.
+        The BatchNorm then has no effect in evaluation mode. The result differs at the edges, because the zero padding
+        of the decoder's input is not shifted.
         """
         q, pre_conv = self.quantizer, self.decoder.pre_conv.conv
-        if q.folded:
-            return
-        # With a BatchNorm, the latents grow without bound. Their projections would then be too small for half
-        # precision.
-        size = q.norm.running_var.mean().sqrt()
-        self.encoder.downsample.conv.weight.div_(size)
-        q.norm.running_mean.div_(size)
-        q.norm.running_var.div_(size.square())
-        sigma = (q.norm.running_var + q.norm.eps / size.square()).sqrt()
+        sigma = (q.norm.running_var + NORM_EPS).sqrt()
         shift = q.norm.running_mean / sigma
         q.input_proj.weight.div_(sigma[:, None, None])
         q.sums[0] += shift[: q.dim] * q.usage[0][:, None]
@@ -340,7 +352,23 @@ class Codec(nn.Module):
         # The decoder's input is now shifted by a constant, which its first convolution subtracts.
         constant = q.first_out.weight[..., 0] @ shift[: q.dim] + q.rest_out.weight[..., 0] @ shift[q.dim :]
         pre_conv.bias.sub_(pre_conv.weight.sum(-1) @ constant)
-        q.folded = True
+        q.norm.running_mean.zero_()
+        q.norm.running_var.fill_(NEUTRAL_VARIANCE)
+
+
+def exported_codec(source: Path) -> dict[str, Tensor]:
+    """Return the float32 tensors of an exported speech tokenizer, keyed by name in `Codec`."""
+    tensors = {k: t.float() for k, t in load_file(source / "speech_tokenizer" / "model.safetensors").items()}
+    state = {k: t for k, t in tensors.items() if ".quantizer." not in k}
+    name = "encoder.quantizer.{}_residual_vector_quantizer.input_proj.weight"
+    state["quantizer.input_proj.weight"] = torch.cat([tensors[name.format(x)] for x in ("semantic", "acoustic")])
+    for name in ("first", "rest"):
+        state[f"quantizer.{name}_out.weight"] = tensors[f"decoder.quantizer.rvq_{name}.output_proj.weight"]
+    books = ["first.vq.layers.0", *(f"rest.vq.layers.{i}" for i in range(SIZES.code2wav.num_quantizers - 1))]
+    sums = torch.stack([tensors[f"decoder.quantizer.rvq_{book}._codebook.embedding_sum"] for book in books])
+    state |= {"quantizer.sums": sums, "quantizer.usage": torch.ones(sums.shape[:2]), "quantizer.active": torch.ones(())}
+    state["quantizer.norm.running_var"] = torch.full((2 * sums.shape[2],), NEUTRAL_VARIANCE)
+    return state
 
 
 class Heads(nn.Module):

@@ -1,6 +1,6 @@
 """Stage 7: evaluation of an exported voice on held-out text, compared with Kokoro.
 
-Run: python evaluate.py [--voice FOLDER] [--layout streaming] [--samples FOLDER]
+Run: python evaluate.py [--voice FOLDER] [--layout streaming]
 
 The runtime's engine generates the speech of the exported voice.
 """
@@ -11,19 +11,20 @@ import argparse
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from scipy.io import wavfile
 
 from benchmarks.common.listener import speak_all
-from checkpoints import load_codec, new_voice, read_voice
+from codec_model import Codec
 from config import CONFIG, WORK
 from phonemes import read_lines
 from recognise import Heard, judge, scores
 from runtime.engine.engine import Engine
+from runtime.model.checkpoint import load_checkpoint
 from runtime.request import Broken, Layout, Mode, Reference, SpeechRequest
 from runtime.settings import Settings
 from speak import SPEAKERS, Mixture, Teacher, finish
@@ -33,23 +34,6 @@ GENDERS, PITCHES = ("woman", "man"), ("low", "medium", "high")
 PACES = {"slow": "slowly", "normal": "at a normal pace", "fast": "quickly"}
 FORMS = ("A {} with a {} voice, speaking {}.", "Speak {2} in a {1} {0} voice.")  # Gender, pitch and pace.
 Report = Iterator[tuple[str, dict[str, float]]]
-
-
-def spoken(styles: str, lines: list[int], voices: list[Mixture]) -> list[np.ndarray]:
-    """Return the teacher's audio of held-out lines.
-
-    Args:
-        styles: Name of the file with Kokoro's styles, in the folder work.
-        lines: Indices of held-out lines.
-        voices: Voice of each line.
-    """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    teacher, (_, ids), out = Teacher(WORK / "kokoro.onnx", WORK / styles, device), read_lines(WORK / "held_out.npz"), []
-    for at in range(0, len(lines), 64):
-        part = voices[at : at + 64]
-        said = teacher.synthesize([ids[i] for i in lines[at : at + 64]], part)
-        out += [finish(one, v.formant)[0].astype(np.float32) / 32768 for one, v in zip(said, part, strict=True)]
-    return out
 
 
 def by_speaker(name: str, truths: list[str], heard: list[Heard]) -> Report:
@@ -67,68 +51,78 @@ def by_speaker(name: str, truths: list[str], heard: list[Heard]) -> Report:
 class Evaluation:
     """Evaluation of an exported voice with speech that the runtime's engine generates."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.args = args
-        settings = {"MODEL": args.voice, "MAX_SLOTS": 64 if torch.cuda.is_available() else 8, "MAX_WAITING": 100_000,
-                    "QUEUE_S": 36_000, "LEAD_CAP_S": 3600}  # fmt: skip
-        named = {f"VOICEWRIGHT_{name}": str(value) for name, value in settings.items()}
-        self.engine = Engine.open(Settings.from_env({**os.environ, **named}))
+    def __init__(self, voice: Path, sentences: int, layout: Layout, workers: int) -> None:
+        self.voice, self.layout, self.workers = voice, layout, workers
+        self.is_cuda = torch.cuda.is_available()
+        settings = {"MODEL": voice, "MAX_SLOTS": 64 if self.is_cuda else 8, "MAX_WAITING": 100_000, "QUEUE_S": 36_000,
+                    "LEAD_CAP_S": 3600}  # fmt: skip
+        os.environ.update({f"VOICEWRIGHT_{name}": str(value) for name, value in settings.items()})
+        self.engine = Engine.open(Settings.from_env(os.environ))
         self.engine.start()
-        self.texts, _ = read_lines(WORK / "held_out.npz")
+        self.texts, self.ids = read_lines(WORK / "held_out.npz")
+        self.sentences = self.texts[:sentences]
 
-    def speak(self, names: list[str], requests: list[SpeechRequest], seed: int) -> list[np.ndarray]:
+    def hear(self, audio: list[np.ndarray]) -> list[Heard]:
+        return judge(audio, self.workers)
+
+    def teach(self, styles: str, asks: list[tuple[int, Mixture]]) -> list[np.ndarray]:
+        """Return the teacher's audio of held-out lines.
+
+        `styles` names the file with Kokoro's styles, and `asks` has the index and the voice of each line.
+        """
+        teacher = Teacher(WORK / "kokoro.onnx", WORK / styles, torch.device("cuda" if self.is_cuda else "cpu"))
+        audio = []
+        for at in range(0, len(asks), 64):
+            lines, voices = zip(*asks[at : at + 64], strict=True)
+            said = teacher.synthesize([self.ids[i] for i in lines], voices)
+            audio += [finish(one, v.formant)[0].astype(np.float32) / 32768 for one, v in zip(said, voices, strict=True)]
+        return audio
+
+    def speak(self, seed: int, requests: list[dict[str, Any]]) -> list[np.ndarray]:
         """Return the generated waveforms of the requests as float32 at 24 kHz.
 
-        With `--samples`, the first waveform of each name is also written to a WAV file.
+        `requests` has the other fields of each request.
         """
-        layout = Layout(self.args.layout)
-        asks = [replace(r, language="english", layout=layout, seed=seed + 1000 * i) for i, r in enumerate(requests)]
-        listeners, _ = speak_all(self.engine, asks)
+        listeners, _ = speak_all(self.engine, [
+            SpeechRequest(**request, language="english", layout=self.layout, seed=seed + 1000 * i)
+            for i, request in enumerate(requests)
+        ])  # fmt: skip
         if broken := [one.end for one in listeners if isinstance(one.end, Broken)]:
-            raise RuntimeError(f"{len(broken)} of {len(asks)} requests failed: {broken[0]}")
+            raise RuntimeError(f"{len(broken)} of {len(requests)} requests failed: {broken[0]}")
         audio = [one.result.samples if len(one.result.samples) else np.zeros(1920, np.int16) for one in listeners]
-        for name, samples in dict(zip(reversed(names), reversed(audio), strict=True)).items():
-            if self.args.samples:
-                self.args.samples.mkdir(parents=True, exist_ok=True)
-                wavfile.write(self.args.samples / f"{name}.wav", 24000, samples)
         return [samples.astype(np.float32) / 32768 for samples in audio]
 
     def speakers(self) -> Report:
         """Measure the named speakers, the teacher, and the teacher's speech decoded from codes."""
-        count, workers = self.args.sentences, self.args.workers
-        asks = [(i, voice) for i in range(count) for voice in SPEAKERS.values()]
-        said, truths = spoken("voices.npz", *map(list, zip(*asks, strict=True))), [self.texts[i] for i, _ in asks]
-        yield from by_speaker("teacher", truths, judge(said, workers))
-        names = [voice.speaker for _, voice in asks]
-        requests = [SpeechRequest(text=t, mode=Mode.CUSTOM_VOICE, voice=n) for t, n in zip(truths, names, strict=True)]
-        yield from by_speaker("speaker", truths, judge(self.speak(names, requests, seed=0), workers))
-        if self.args.layout is Layout.NON_STREAMING:
-            codec = load_codec(self.args.voice, torch.device("cpu"))
+        asks = [(i, voice) for i in range(len(self.sentences)) for voice in SPEAKERS.values()]
+        said, truths = self.teach("voices.npz", asks), [self.texts[i] for i, _ in asks]
+        yield from by_speaker("teacher", truths, self.hear(said))
+        named = [{"text": self.texts[i], "mode": Mode.CUSTOM_VOICE, "voice": voice.speaker} for i, voice in asks]
+        yield from by_speaker("speaker", truths, self.hear(self.speak(0, named)))
+        if self.layout is Layout.NON_STREAMING:
+            codec = Codec.load(self.voice, torch.device("cpu"))
             with torch.no_grad():
                 decoded = [codec.decode(codec.encode(torch.from_numpy(a)[None]))[0].clamp(-1, 1).numpy() for a in said]
-            yield from by_speaker("codec", truths, judge(decoded, workers))
+            yield from by_speaker("codec", truths, self.hear(decoded))
 
     def long_text(self) -> Report:
         """Measure the speech of a text of up to 1,000 characters by every speaker."""
         text = ""
-        for sentence in self.texts[: self.args.sentences]:
+        for sentence in self.sentences:
             if len(text) + 1 + len(sentence) <= 1000:
                 text = f"{text} {sentence}".strip()
-        requests = [SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice=name) for name in SPEAKERS]
-        heard = judge(self.speak([f"long_{name}" for name in SPEAKERS], requests, seed=5), self.args.workers)
+        heard = self.hear(self.speak(5, [{"text": text, "mode": Mode.CUSTOM_VOICE, "voice": v} for v in SPEAKERS]))
         yield "long", {"characters": len(text), **scores([text] * len(heard), heard)}
 
     def designs(self) -> Report:
         """Measure speech, F0 and pace of voices from descriptions of gender, pitch and pace."""
-        lines = self.texts[: min(20, self.args.sentences)]
-        cells = [(g, p, s) for g in GENDERS for p in PITCHES for s in PACES for _ in lines]
-        requests = [
-            SpeechRequest(text=lines[i % len(lines)], mode=Mode.VOICE_DESIGN,
-                          instruct=FORMS[i % len(lines) % 2].format(g, p, PACES[s]))
-            for i, (g, p, s) in enumerate(cells)
-        ]  # fmt: skip
-        made = self.speak(["_".join(cell) for cell in cells], requests, seed=7)
-        heard, truths = np.array(judge(made, self.args.workers)), np.array([r.text for r in requests])
+        lines = list(enumerate(self.sentences[:20]))
+        cells = list(product(GENDERS, PITCHES, PACES, lines))
+        made = self.speak(7, [
+            {"text": text, "mode": Mode.VOICE_DESIGN, "instruct": FORMS[i % 2].format(gender, pitch, PACES[pace])}
+            for gender, pitch, pace, (i, text) in cells
+        ])  # fmt: skip
+        heard, truths = np.array(self.hear(made)), np.array([text for *_, (_, text) in cells])
         yield "design", scores(truths, heard)
         speed = np.array([len(text) / (len(audio) / 24000) for text, audio in zip(truths, made, strict=True)])
         for pace in PACES:
@@ -138,44 +132,39 @@ class Evaluation:
         for gender, medians in zip(GENDERS, np.median(f0, axis=2), strict=True):
             yield f"design {gender} f0", dict(zip(PITCHES, medians.tolist(), strict=True))
 
+    @torch.no_grad()
     def clones(self) -> Report:
         """Measure the word errors, pitch and voice identification of clones of unseen voices.
 
         A clone is identified if the x-vector of its own reference is nearest to the mean of its x-vectors.
         """
         lines, names = self.texts[:CLONE_LINES], CONFIG["clones"]["styles"]
-        voices = [Mixture("", {name: 1.0}) for name in names for _ in lines]
-        said = spoken("unseen.npz", [*range(CLONE_LINES)] * len(names), voices)
-        tensors, vocabulary = read_voice(self.args.voice)
-        voice = new_voice(vocabulary)
-        voice.load_state_dict(tensors)
+        said = self.teach("unseen.npz", [(i, Mixture("", {name: 1.0})) for name in names for i in range(CLONE_LINES)])
+        references, truths = said[::CLONE_LINES], lines[1:] * len(names)
+        made = {"teacher": [audio for i, audio in enumerate(said) if i % CLONE_LINES]}
+        for kind in ("x_vector", "icl"):
+            made[kind] = self.speak(11, [
+                {"text": text, "mode": Mode.BASE,
+                 "reference": Reference(samples=audio, text=lines[0], x_vector_only=kind == "x_vector")}
+                for audio in references for text in lines[1:]
+            ])  # fmt: skip
+        encoder = load_checkpoint(str(self.voice), torch.device("cpu"), torch.float32).speaker_encoder
 
-        @torch.no_grad()
         def x_vectors(audios: list[np.ndarray]) -> np.ndarray:
-            return np.stack([voice.x_vectors(torch.from_numpy(a)[None])[0].numpy() for a in audios])
+            return np.stack([encoder(torch.from_numpy(audio)).numpy() for audio in audios])
 
-        references = x_vectors(said[::CLONE_LINES])
-        centre = references.mean(0)
-        directions = (references - centre) / np.linalg.norm(references - centre, axis=1, keepdims=True)
-        others = [i for i in range(len(said)) if i % CLONE_LINES]
-        truths, truth_f0 = lines[1:] * len(names), None
-        for kind in ("teacher", "x_vector", "icl"):
-            requests = [
-                SpeechRequest(text=lines[i % CLONE_LINES], mode=Mode.BASE, reference=Reference(
-                    samples=said[i - i % CLONE_LINES], text=lines[0], x_vector_only=kind == "x_vector"))
-                for i in others
-            ]  # fmt: skip
-            made = [said[i] for i in others]
-            if kind != "teacher":
-                made = self.speak([f"clone_{kind}"] * len(others), requests, seed=11)
-            heard = judge(made, self.args.workers)
-            f0 = np.median(np.reshape([one.f0 for one in heard], (len(names), -1)), axis=1)
-            truth_f0 = f0 if truth_f0 is None else truth_f0
-            vectors = x_vectors(made).reshape(len(names), CLONE_LINES - 1, -1).mean(1) - centre
+        centre = x_vectors(references).mean(0)
+        directions = x_vectors(references) - centre
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        heard = {kind: self.hear(audio) for kind, audio in made.items()}
+        shape = len(names), CLONE_LINES - 1
+        f0 = {kind: np.median(np.reshape([x.f0 for x in each], shape), axis=1) for kind, each in heard.items()}
+        for kind in made:
+            vectors = x_vectors(made[kind]).reshape(*shape, -1).mean(1) - centre
             nearest = (vectors @ directions.T).argmax(1) == np.arange(len(names))
-            yield f"clone {kind}", scores(truths, heard) | {
-                "nearest": float(nearest.mean()), "f0_within_8": float(np.mean(np.abs(f0 / truth_f0 - 1) < 0.08)),
-            }  # fmt: skip
+            close = np.abs(f0[kind] / f0["teacher"] - 1) < 0.08
+            extra = {"nearest": float(nearest.mean()), "f0_within_8": float(close.mean())}
+            yield f"clone {kind}", scores(truths, heard[kind]) | extra
 
 
 def main() -> None:
@@ -184,11 +173,9 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=100)
     parser.add_argument("--layout", type=Layout, choices=list(Layout), default=Layout.NON_STREAMING)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--samples", type=Path, help="folder for one WAV file of each speaker, design and clone")
-    args = parser.parse_args()
-    evaluation = Evaluation(args)
+    evaluation = Evaluation(**vars(parser.parse_args()))
     reports = [evaluation.speakers, evaluation.long_text]
-    if args.layout is Layout.NON_STREAMING:
+    if evaluation.layout is Layout.NON_STREAMING:
         reports += [evaluation.designs, evaluation.clones]
     for report in reports:
         for name, figures in report():

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from codec_model import Layer, run_layers
-from config import CONFIG
-from runtime.model.config import SpeakerEncoderConfig
+from config import CONFIG, VOICE
+from runtime.model.config import DecoderConfig, TalkerConfig
+from runtime.model.config_files import read_model_config
 from runtime.model.speaker_encoder import SpeakerEncoder, log_mel
-from vocabulary import CODEC_VOCAB, CODES
+
+SIZES = read_model_config(VOICE)
 
 
 class HeadNorm(nn.RMSNorm):
@@ -29,37 +33,44 @@ class HeadNorm(nn.RMSNorm):
 class Body(nn.Module):
     """Stack of transformer layers, followed by the final norm."""
 
-    def __init__(self, c: dict) -> None:
+    def __init__(self, c: DecoderConfig) -> None:
         super().__init__()
-        drop, norm = partial(nn.Dropout, CONFIG["lm"]["dropout"]), partial(HeadNorm, eps=1e-6)
-        self.layers = nn.ModuleList(Layer(c, 1e-6, drop, norm) for _ in range(c["num_hidden_layers"]))
-        self.norm = nn.RMSNorm(c["hidden_size"], eps=1e-6)
-        self.theta = c["rope_theta"]
+        drop, norm = partial(nn.Dropout, CONFIG["lm"]["dropout"]), partial(HeadNorm, eps=c.rms_norm_eps)
+        self.layers = nn.ModuleList(Layer(c, drop, norm) for _ in range(c.num_hidden_layers))
+        self.norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+        self.theta = c.rope_theta
 
     def run(self, x: Tensor) -> Tensor:
         return self.norm(run_layers(x, self.layers, self.theta))
 
 
 class Predictor(nn.Module):
-    def __init__(self, c: dict) -> None:
+    def __init__(self, c: DecoderConfig) -> None:
         super().__init__()
-        hidden, count = c["hidden_size"], CONFIG["codec"]["codebooks"] - 1
+        size, hidden, count = c.vocab_size, c.hidden_size, c.num_code_groups - 1
         self.model = Body(c)
-        self.model.codec_embedding = nn.ModuleList(nn.Embedding(CODES, hidden) for _ in range(count))
-        self.lm_head = nn.ModuleList(nn.Linear(hidden, CODES, bias=False) for _ in range(count))
+        self.model.codec_embedding = nn.ModuleList(nn.Embedding(size, hidden) for _ in range(count))
+        self.lm_head = nn.ModuleList(nn.Linear(hidden, size, bias=False) for _ in range(count))
 
 
 class Talker(nn.Module):
-    def __init__(self, c: dict, text_rows: int) -> None:
+    def __init__(self, c: TalkerConfig, text_rows: int) -> None:
         super().__init__()
-        hidden, text = c["hidden_size"], c["text_hidden_size"]
+        hidden, text = c.hidden_size, c.text_hidden_size
         self.model = Body(c)
         self.model.text_embedding = nn.Embedding(text_rows, text)
-        self.model.codec_embedding = nn.Embedding(CODEC_VOCAB, hidden)
+        self.model.codec_embedding = nn.Embedding(c.vocab_size, hidden)
         first, second = nn.Linear(text, text), nn.Linear(text, hidden)
         self.text_projection = nn.Sequential(OrderedDict(linear_fc1=first, act=nn.SiLU(), linear_fc2=second))
-        self.codec_head = nn.Linear(hidden, CODEC_VOCAB, bias=False)
-        self.code_predictor = Predictor(CONFIG["code_predictor"])
+        self.codec_head = nn.Linear(hidden, c.vocab_size, bias=False)
+        self.code_predictor = Predictor(SIZES.predictor)
+
+
+def read_voice(path: Path) -> dict[str, Tensor]:
+    """Return the weights from a file of train_lm.py or the folder of an exported voice."""
+    if path.is_dir():
+        return {k: t.float() for k, t in load_file(path / "model.safetensors").items()}
+    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 class Voice(nn.Module):
@@ -67,8 +78,8 @@ class Voice(nn.Module):
 
     def __init__(self, text_rows: int) -> None:
         super().__init__()
-        self.talker = Talker(CONFIG["talker"], text_rows)
-        self.speaker_encoder = SpeakerEncoder(SpeakerEncoderConfig(**CONFIG["speaker_encoder"]))
+        self.talker = Talker(SIZES.talker, text_rows)
+        self.speaker_encoder = SpeakerEncoder(SIZES.speaker_encoder)
         self.apply(self._start)
 
     def _start(self, module: nn.Module) -> None:

@@ -15,7 +15,7 @@ SIZES = ((128, 12), (256, 24), (512, 40), (1024, 80), (2048, 80), (4096, 128))  
 
 # STFT sizes and band limits in Hz of the discriminators. Half of them read only low frequencies: the phases of the low
 # harmonics affect the quality most, but they have few bins in a whole spectrum.
-JUDGES = ((2048, 12000), (1024, 12000), (512, 12000), (2048, 2000), (1024, 2000), (512, 3000))
+BANDS = ((2048, 12000), (1024, 12000), (512, 12000), (2048, 2000), (1024, 2000), (512, 3000))
 
 
 def stft(x: Tensor, window: Tensor) -> Tensor:
@@ -48,8 +48,8 @@ class SpectralLoss(nn.Module):
         return total / len(SIZES), mel1024
 
 
-class SpectrumJudge(nn.Module):
-    """Discriminator that reads the bins up to `limit_hz` of a complex STFT.
+class Discriminator(nn.Module):
+    """Discriminator that reads the bins of a complex STFT up to `limit_hz`.
 
     The forward pass returns the features of all layers. The features of the last layer are the scores.
     """
@@ -76,18 +76,18 @@ class SpectrumJudge(nn.Module):
             return [*features, self.score(y).float()]
 
 
-class Judges(nn.ModuleList):
+class Discriminators(nn.ModuleList):
     """Discriminators of complex STFTs, trained with least-squares losses."""
 
     def __init__(self) -> None:
-        super().__init__(SpectrumJudge(size, limit_hz) for size, limit_hz in JUDGES)
+        super().__init__(Discriminator(size, limit_hz) for size, limit_hz in BANDS)
 
     def own_loss(self, made: Tensor, true: Tensor) -> Tensor:
         """Return the loss with which the discriminators are trained.
 
         The target is 1 for real audio and 0 for generated audio. No gradient reaches the generated audio.
         """
-        losses = [(1 - judge(true)[-1]).square().mean() + judge(made.detach())[-1].square().mean() for judge in self]
+        losses = [(1 - each(true)[-1]).square().mean() + each(made.detach())[-1].square().mean() for each in self]
         return torch.stack(losses).mean()
 
     def adversarial_losses(self, made: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,10 +97,10 @@ class Judges(nn.ModuleList):
         audio.
         """
         adversarial, feature = made.new_zeros(()), made.new_zeros(())
-        for judge in self:
+        for each in self:
             with torch.no_grad():
-                *wanted, _ = judge(true)
-            *got, score = judge(made)
+                *wanted, _ = each(true)
+            *got, score = each(made)
             adversarial = adversarial + (1 - score).square().mean() / len(self)
             pairs = zip(got, wanted, strict=True)
             gaps = [(g - w).abs().mean() / w.abs().mean().clamp(min=1e-4) for g, w in pairs]

@@ -5,80 +5,61 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-import vocabulary as v
+import descriptions
 from config import CONFIG
+from lm_model import SIZES
+from runtime.engine.execution.prompt import Columns
+from runtime.model.talker import NO_CODEC
 from store import FRAME_SAMPLES, STYLE_SIZE, unpack_style
 from text_vocabulary import TextVocabulary
 
-SPEAKERS = {name: v.FIRST_SPEAKER + i for i, name in enumerate(CONFIG["speakers"])}
-CODEBOOKS = CONFIG["codec"]["codebooks"]
+TALKER = SIZES.talker
+SPEAKERS, CODEBOOKS = TALKER.spk_id, TALKER.num_code_groups
 MAX_FRAMES = 190
-# The streaming layout feeds one text id per frame. Texts with nearly as many ids as frames would be spoken before they
-# are fed.
+# The streaming layout adds one text id to each frame. With nearly as many ids as frames, the speech would be ahead of
+# the text.
 MAX_TEXT_IDS_PER_FRAME = 0.85
-MODES = {  # For each kind of voice, the probabilities of custom_voice, voice_design and base.
-    "named": (0.60, 0.12, 0.28), "styled": (0.60, 0.20, 0.20), "mixed": (0.0, 0.4, 0.6),
-}  # fmt: skip
 
 
-@dataclass
-class Prompt:
-    """Token ids of the prompt of a training sequence.
-
-    `text` and `codec` have one id per position before the first frame, where -1 means no id. `beside` has the text ids
-    that are added to the frames. `slot` is the position of the x-vector, or -1.
-    """
-
-    text: list[int]
-    codec: list[int]
-    slot: int = -1
-    beside: list[int] = field(default_factory=list)
-
-
-def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speaker: int | None) -> Prompt:
+def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speaker: int | None) -> Columns:
     """Return a prompt that has the instruction, the role and the codec tags, but no text yet.
 
     Args:
         instruct: Token ids of the instruction, or None for a prompt without an instruction.
         language: True if the prompt states the language, English.
-        speaker: Speaker id, -1 for an x-vector, or None for a prompt without a speaker.
+        speaker: Speaker id, NO_CODEC for an x-vector, or None for a prompt without a speaker.
     """
-    text: list[int] = []
+    prompt = Columns()
     if instruct is not None:
-        text += [t.im_start, t.user, t.newline, *instruct, t.im_end, t.newline]
-    text += [t.im_start, t.assistant, t.newline]
-    tags = [v.THINK, v.THINK_BOS, v.ENGLISH, v.THINK_EOS] if language else [v.NOTHINK, v.THINK_BOS, v.THINK_EOS]
-    codec = [-1] * len(text) + tags
-    slot = len(codec) if speaker == -1 else -1
-    codec += [] if speaker is None else [speaker]
-    text += [t.pad] * (len(codec) - len(text))
-    return Prompt([*text, t.bos], [*codec, v.CODEC_PAD], slot)
+        prompt.add([t.im_start, t.user, t.newline, *instruct, t.im_end, t.newline], NO_CODEC)
+    prompt.add([t.im_start, t.assistant, t.newline], NO_CODEC)
+    tags = [TALKER.codec_nothink_id, TALKER.codec_think_bos_id, TALKER.codec_think_eos_id]
+    if language:
+        tags[:2] = TALKER.codec_think_id, TALKER.codec_think_bos_id, TALKER.codec_language_id["english"]
+    prompt.add(t.pad, tags)
+    if speaker is not None:
+        prompt.x_vector_at = len(prompt.text) if speaker == NO_CODEC else None
+        prompt.add(t.pad, speaker)
+    prompt.add(t.bos, TALKER.codec_pad_id)
+    return prompt
 
 
-def add_text(t: TextVocabulary, prompt: Prompt, body: list[int], streaming: bool) -> None:
-    """Append the text `body` and the last position to a prompt.
+def add_text(t: TextVocabulary, prompt: Columns, body: list[int], streaming: bool) -> list[int]:
+    """Append the text `body` to a prompt, and return the text ids that are added to frames.
 
-    The logits of the last position predict the first code. In the streaming layout, the last position has the first id
-    of the text, and the other ids are added to the frames.
+    The logits of the last position predict the first code. In the streaming layout, this position has the first id of
+    the text, and the other ids are added to the frames.
     """
     if streaming:
-        prompt.text.append(body[0])
-        prompt.codec.append(v.CODEC_BOS)
-        prompt.beside = [*body[1:], t.eos]
-        return
-    prompt.text += [*body, t.eos, t.pad]
-    prompt.codec += [v.CODEC_PAD] * (len(body) + 1) + [v.CODEC_BOS]
-
-
-def text_beside(t: TextVocabulary, prompt: Prompt, frames: int) -> list[int]:
-    """Return the text ids (and padding) that are added to the first `frames` frames."""
-    beside = prompt.beside[:frames]
-    return beside + [t.pad] * (frames - len(beside))
+        prompt.add(body[0], TALKER.codec_bos_id)
+        return [*body[1:], t.eos]
+    prompt.add([*body, t.eos], TALKER.codec_pad_id)
+    prompt.add(t.pad, TALKER.codec_bos_id)
+    return []
 
 
 class Corpus:
@@ -123,11 +104,11 @@ class Corpus:
     def instruct(self, row: dict, mode: str, rng: random.Random) -> list[int] | None:
         pitch = self.group_pitch[row["group"]]
         if mode == "voice_design":
-            describe = v.portrait if rng.random() < 0.5 else v.design
+            describe = descriptions.portrait if rng.random() < 0.5 else descriptions.design
             return self.encode(describe(row["gender"], pitch, row["stretch"], row["formant"], rng)).ids
         if row["kind"] == "styled" or rng.random() < 0.12:
             own = self.own_pitch.get(row["speaker"], pitch) or 1.0
-            describe = v.mood if rng.random() < 0.35 else v.style
+            describe = descriptions.mood if rng.random() < 0.35 else descriptions.style
             return self.encode(describe(pitch / own if pitch else 1.0, row["stretch"], rng)).ids
         return None
 
@@ -144,16 +125,17 @@ class Corpus:
     def sequence(self, index: int, rng: random.Random) -> dict:
         """Return a training sequence of the row `index` with a random mode and layout.
 
-        The result has the prompt, frames, phones and row, and the index of the row with the reference audio (None if
-        unused).
+        The result has the prompt, the text ids of the frames, the frames with their phones, and the index of the row
+        whose audio is the reference, or None.
         """
         row, lm = self.rows[index], CONFIG["lm"]
-        mode = rng.choices(("custom_voice", "voice_design", "base"), MODES[row["kind"]])[0]
+        modes = lm["modes"][row["kind"]]
+        mode = rng.choices(list(modes), list(modes.values()))[0]
         mates = [i for i in self.groups[row["group"]] if i != index]
         if mode == "base" and not mates:
             mode = "voice_design"
         reference = rng.choice(mates) if mode == "base" else None
-        speaker = {"custom_voice": SPEAKERS.get(row["speaker"]), "voice_design": None, "base": -1}[mode]
+        speaker = {"custom_voice": SPEAKERS.get(row["speaker"]), "voice_design": None, "base": NO_CODEC}[mode]
         instruct = None if mode == "base" else self.instruct(row, mode, rng)
         prompt = prefix(self.t, instruct, rng.random() < 0.7, speaker)
         members = [index]
@@ -167,8 +149,8 @@ class Corpus:
             if len(theirs) + len(frames) <= MAX_FRAMES:
                 body, frames, phones = words + body, np.concatenate((theirs, frames)), np.concatenate((labels, phones))
         streaming = rng.random() < lm["streaming"] and len(body) < MAX_TEXT_IDS_PER_FRAME * len(frames)
-        add_text(self.t, prompt, body, streaming)
-        return {"prompt": prompt, "frames": frames, "phones": phones, "reference": reference, "row": row}
+        beside = add_text(self.t, prompt, body, streaming)
+        return {"prompt": prompt, "beside": beside, "frames": frames, "phones": phones, "reference": reference}
 
 
 def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -188,17 +170,16 @@ def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Genera
         start, count = len(prompt.text), len(clean)
         fed, predicted = slice(start, start + count), slice(start - 1, start - 1 + count)
         text[b, :start], codec[b, :start] = prompt.text, prompt.codec
-        text[b, fed] = text_beside(corpus.t, prompt, count)
+        text[b, fed] = [*part["beside"], *[corpus.t.pad] * count][:count]
         noisy = clean.copy()
         swap = rng.random(count) < lm["frame_noise"]
         noisy[swap] = clean[rng.integers(0, count, swap.sum())]
         wrong = rng.random(noisy.shape) < lm["code_noise"]
-        noisy[wrong] = rng.integers(0, v.CODES, wrong.sum())
+        noisy[wrong] = rng.integers(0, TALKER.codes, wrong.sum())
         codes[b, fed], target[b, predicted], phones[b, predicted] = noisy, clean, part["phones"]
-        first[b, predicted], first[b, start - 1 + count] = clean[:, 0], v.CODEC_EOS
-        slots[b] = prompt.slot
+        first[b, predicted], first[b, start - 1 + count] = clean[:, 0], TALKER.codec_eos_token_id
         if part["reference"] is not None:
-            other = corpus.rows[part["reference"]]
+            slots[b], other = prompt.x_vector_at, corpus.rows[part["reference"]]
             spans[b] = other["start"], other["length"]
             pitch[b], formant[b] = corpus.group_pitch[other["group"]], other["formant"]
             styles[b] = unpack_style(other["style"])

@@ -69,23 +69,23 @@ def draw_mixture(rng: random.Random) -> Mixture:
     return Mixture(gender, styles, rng.randrange(1 << 30), spread, pitch, formant, pace)
 
 
-def styled(voice: Mixture, rng: random.Random) -> Mixture:
-    """Return a named voice with a random change of its pace, its pitch or both."""
-    speed = rng.choice((rng.uniform(0.74, 0.82), 1.0, rng.uniform(1.18, 1.3)))
-    pitch = rng.choice((rng.uniform(0.78, 0.87), 1.0, rng.uniform(1.14, 1.28)))
-    if speed == pitch == 1.0:
-        speed = rng.choice((0.77, 1.25))
-    return replace(voice, pitch=voice.pitch * pitch, speed=voice.speed * speed, kind="styled")
-
-
 def draw_voice(rng: random.Random) -> Mixture:
-    """Draw a random voice, whose kind has the probability that config.toml specifies."""
+    """Draw a random voice, whose kind has the probability that config.toml specifies.
+
+    A styled voice is a named voice with a random change of its pace, its pitch or both.
+    """
     share = CONFIG["synthesis"]["share"]
     kind = rng.choices(list(share), list(share.values()))[0]
     if kind == "mixed":
         return draw_mixture(rng)
     voice = rng.choice(list(SPEAKERS.values()))
-    return voice if kind == "named" else styled(voice, rng)
+    if kind == "named":
+        return voice
+    speed = rng.choice((rng.uniform(0.74, 0.82), 1.0, rng.uniform(1.18, 1.3)))
+    pitch = rng.choice((rng.uniform(0.78, 0.87), 1.0, rng.uniform(1.14, 1.28)))
+    if speed == pitch == 1.0:
+        speed = rng.choice((0.77, 1.25))
+    return replace(voice, pitch=voice.pitch * pitch, speed=voice.speed * speed, kind="styled")
 
 
 def resampled(audio: np.ndarray, factor: float) -> np.ndarray:

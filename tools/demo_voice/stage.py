@@ -1,15 +1,20 @@
-"""Common parts of the training stages: options, learning rate, and CUDA graphs."""
+"""Common parts of the training stages: options, learning rate, optimizers, CUDA graphs."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+
+# Coefficients of the Newton-Schulz iteration, which increase small singular values as fast as possible.
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+STEPS, MOMENTUM = 5, 0.95
 
 
 def parser_of(description: str | None, out: Path, rate: float) -> argparse.ArgumentParser:
@@ -19,7 +24,7 @@ def parser_of(description: str | None, out: Path, rate: float) -> argparse.Argum
     parser.add_argument("--rate", type=float, default=rate, help="peak learning rate")
     parser.add_argument("--hours", type=float, default=160, help="room for speech on the device")
     parser.add_argument("--until", type=Path, required=True, help="file with the Unix time at which training ends")
-    parser.add_argument("--resume", type=Path, help="checkpoint with which training begins")
+    parser.add_argument("--resume", type=Path, help="trained network or exported voice with which training begins")
     return parser
 
 
@@ -28,7 +33,14 @@ def training_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-class Course:
+def save(module: nn.Module, path: Path) -> None:
+    """Write the weights of a module to a file, which is replaced atomically."""
+    temporary = path.with_suffix(".tmp")
+    torch.save(module.state_dict(), temporary)
+    temporary.rename(path)
+
+
+class Schedule:
     """Steps and learning rate of a training stage.
 
     The learning rate is constant for the share `flat` of the training time, and then decays.
@@ -60,23 +72,59 @@ class Course:
 def adamw(weights: Iterable[nn.Parameter], rate: Tensor, betas: tuple[float, float], decay: float) -> torch.optim.AdamW:
     """Return an AdamW optimizer.
 
-    On CUDA, its learning rate is the tensor `rate`, so that captured graphs use the current value.
+    Its learning rate is the tensor `rate`, so that captured graphs use the current value.
     """
-    cuda = rate.is_cuda
-    return torch.optim.AdamW(weights, lr=rate if cuda else 1e-4, betas=betas, weight_decay=decay, capturable=cuda,
-                             fused=cuda)  # fmt: skip
+    return torch.optim.AdamW(weights, lr=rate, betas=betas, weight_decay=decay, capturable=rate.is_cuda, fused=True)
 
 
-def set_rate(optimiser: torch.optim.AdamW, rate: Tensor, value: float) -> None:
-    rate.fill_(value)
-    for group in optimiser.param_groups if not rate.is_cuda else ():
-        group["lr"] = value
+def orthogonal(x: Tensor) -> Tensor:
+    """Return approximately orthogonalized matrices in bfloat16.
+
+    The singular values are between about 0.7 and 1.2. Shape of input and output: [N, rows, columns].
+    """
+    a, b, c = COEFFICIENTS
+    y = x.bfloat16()
+    tall = y.shape[1] > y.shape[2]
+    y = y.mT if tall else y
+    y = y / (y.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(STEPS):
+        gram = y @ y.mT
+        y = a * y + (b * gram + c * gram @ gram) @ y
+    return y.mT if tall else y
+
+
+class Muon:
+    """Muon, an optimizer that orthogonalizes the updates of weight matrices.
+
+    Source: Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024). The scale of the updates is
+    from Liu et al., "Muon is scalable for LLM training" (2025), section 2.2. With this scale, Muon can use AdamW's
+    learning rate and weight decay. We do not use torch.optim.Muon, because its learning rate is a Python number, which
+    a captured graph cannot change, and because it updates one matrix at a time.
+    """
+
+    def __init__(self, weights: Iterable[nn.Parameter], rate: Tensor, decay: float) -> None:
+        self.rate, self.decay = rate, decay
+        self.groups: dict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+        for weight in weights:
+            self.groups[weight.shape].append(weight)
+        self.moving = {shape: torch.zeros(len(w), *shape, device=w[0].device) for shape, w in self.groups.items()}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Update the weights with their gradients."""
+        for shape, weights in self.groups.items():
+            gradient, moving = torch.stack([w.grad for w in weights]), self.moving[shape]
+            moving.lerp_(gradient, 1 - MOMENTUM)
+            update = orthogonal(gradient.lerp(moving, MOMENTUM))
+            update = update * (-0.2 * max(shape) ** 0.5 * self.rate)
+            torch._foreach_mul_(weights, 1 - self.rate * self.decay)
+            torch._foreach_add_(weights, list(update.to(weights[0].dtype).unbind()))
 
 
 def capture(
     function: Callable[[], None], device: torch.device, warm: int = 8, pool: tuple[int, int] | None = None
 ) -> Callable[[], None]:
-    """Capture a CUDA graph of `function`, and return a function that replays the graph.
+    """Capture a CUDA graph of `function` after `warm` calls, and return its replay function.
 
     On a CPU, `function` itself is returned. Graphs may share the memory pool `pool`.
     """
@@ -87,7 +135,6 @@ def capture(
     with torch.cuda.stream(stream):
         for _ in range(warm):
             function()
-    torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     # Other threads may pin memory during the capture.

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from config import CONFIG
+from codec_model import SIZES, Codec
 
 LABEL_SAMPLES, FRAME_SAMPLES = 480, 1920  # Number of samples per phone label (50 per second), and per codec frame.
 LABEL_COUNT = 178  # Phone labels are token ids of the teacher.
@@ -75,18 +75,16 @@ class Store:
         return self.audio[samples].float() / 32768.0, self.phones[labels].long(), self.f0[labels].float()
 
     @torch.no_grad()
-    def encode(self, codec: torch.nn.Module, rows: list[dict]) -> np.ndarray:
+    def encode(self, codec: Codec, rows: list[dict]) -> np.ndarray:
         """Return the codes [frames, K] of the utterances in `rows`.
 
         The rows must be consecutive in the store.
         """
-        samples = 24000 * (480 if self.device.type == "cuda" else 20)  # Number of samples per batch.
         base, end = rows[0]["start"] // FRAME_SAMPLES, (rows[-1]["start"] + rows[-1]["length"]) // FRAME_SAMPLES
-        codes = np.zeros((end - base, CONFIG["codec"]["codebooks"]), np.int16)
-        rows, at = sorted(rows, key=lambda r: r["length"]), 0
-        while at < len(rows):
-            part = rows[at : at + max(1, samples // rows[min(at + 64, len(rows) - 1)]["length"])]
-            at += len(part)
+        codes = np.zeros((end - base, SIZES.code2wav.num_quantizers), np.int16)
+        rows, batch = sorted(rows, key=lambda r: r["length"]), 64 if self.device.type == "cuda" else 4
+        for at in range(0, len(rows), batch):
+            part = rows[at : at + batch]
             start = torch.tensor([r["start"] for r in part], device=self.device)[:, None]
             index = (start + torch.arange(part[-1]["length"], device=self.device)).clamp(max=len(self.audio) - 1)
             made = codec.encode(self.audio[index].float() / 32768.0).to(torch.int16).cpu().numpy()
@@ -102,7 +100,7 @@ class Spoken:
     Each call of `take` writes new files of codes, phones and rows, which `prompts.Corpus` reads in other processes.
     """
 
-    def __init__(self, store: Store, codec: torch.nn.Module, folder: Path) -> None:
+    def __init__(self, store: Store, codec: Codec, folder: Path) -> None:
         self.store, self.codec, self.folder = store, codec, folder
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)

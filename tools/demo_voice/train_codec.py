@@ -2,26 +2,24 @@
 
 Run: python train_codec.py --until work/codec_end
 
-The first phase trains all networks on short crops, and later phases use longer crops. Phases with `judges` use
-discriminators. The BatchNorm is kept until the export (export.py folds it). Without the BatchNorm, the latents grow
-from 1 to 50 and change faster than the codebooks can follow.
+The first phase trains all networks on short crops, and the second one uses longer crops. With `--frozen` (stage 5),
+only the decoder is trained, with discriminators. The BatchNorm is kept until the export (export.py folds it). Without
+the BatchNorm, the latents grow from 1 to 50 and change faster than the codebooks can follow.
 """
 
 from __future__ import annotations
 
 import time
 from functools import partial
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from checkpoints import exported_codec, load_codec, save_codec
 from codec_model import Codec, Heads, Snake
 from config import CONFIG, WORK
-from losses import Judges, SpectralLoss
-from stage import Course, adamw, capture, parser_of, set_rate, training_device
+from losses import Discriminators, SpectralLoss
+from stage import Schedule, adamw, capture, parser_of, save, training_device
 from store import FRAME_SAMPLES, LABEL_COUNT, Store
 
 LOGGED = ("spec", "mel", "phone", "f0", "voiced", "commit", "used", "centre", "feature", "read")
@@ -35,20 +33,20 @@ class Trainer:
         self.store = store
         self.device = device
         self.codec = Codec().to(device)
-        self.heads = Heads(CONFIG["encoder"]["codebook_dim"], LABEL_COUNT).to(device)
+        self.heads = Heads(self.codec.quantizer.dim, LABEL_COUNT).to(device)
         self.spectral = SpectralLoss().to(device)
         self.frozen = frozen  # True if only the decoder is trained. The encoder and the codebooks are then constant.
         if frozen:
             for constant in (self.codec.encoder, self.codec.quantizer.input_proj, self.heads):
                 constant.requires_grad_(False)
         self.parameters = [p for p in (*self.codec.parameters(), *self.heads.parameters()) if p.requires_grad]
-        self.judges = Judges().to(device)
+        self.discriminators = Discriminators().to(device)
         self.rate, self.decay, self.strength = (torch.tensor(x, device=device) for x in (0.0, 0.97, 0.0))
         self.optimiser = adamw(self.parameters, self.rate, (0.8, 0.99), 0.01)
-        self.judged_by = adamw(self.judges.parameters(), self.rate, (0.8, 0.99), 0.0)
+        self.discriminator_optimiser = adamw(self.discriminators.parameters(), self.rate, (0.8, 0.99), 0.0)
         self.logged = torch.zeros(len(LOGGED), device=device)
 
-    def judge(self, made: Tensor, audio: Tensor, frames: int) -> tuple[Tensor, Tensor]:
+    def train_discriminators(self, made: Tensor, audio: Tensor, frames: int) -> tuple[Tensor, Tensor]:
         """Train the discriminators, and return the adversarial and feature-matching losses.
 
         Only a random section of each crop is used, because the discriminators are expensive.
@@ -57,15 +55,15 @@ class Trainer:
         start = (torch.rand(len(made), 1, device=self.device) * (audio.shape[1] - length + 1)).long()
         part = start + torch.arange(length, device=self.device)
         heard, true = made.gather(1, part), audio.gather(1, part)
-        self.judged_by.zero_grad(set_to_none=False)
-        self.judges.own_loss(heard, true).backward()
-        self.judged_by.step()
-        self.judges.requires_grad_(False)
-        losses = self.judges.adversarial_losses(heard, true)
-        self.judges.requires_grad_(True)
+        self.discriminator_optimiser.zero_grad(set_to_none=False)
+        self.discriminators.own_loss(heard, true).backward()
+        self.discriminator_optimiser.step()
+        self.discriminators.requires_grad_(False)
+        losses = self.discriminators.adversarial_losses(heard, true)
+        self.discriminators.requires_grad_(True)
         return losses
 
-    def losses(self, frames: int, batch: int, judged: bool) -> Tensor:
+    def losses(self, frames: int, batch: int) -> Tensor:
         audio, phones, f0 = self.store.crops(batch, frames)
         codec, q, c, g = self.codec, self.codec.quantizer, CONFIG["codec"], CONFIG["gan"]
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda", cache_enabled=False):
@@ -73,7 +71,7 @@ class Trainer:
         raw, y = q.project(latent)
         codes, rows, targets = q.nearest(y, q.tables)
         if not self.frozen:
-            q.learn(codes, targets, self.decay, 0.08)
+            q.learn(codes, targets, self.decay)
         coded = torch.cat((rows[0], rows[1:].sum(0)), -1)
         commit = F.mse_loss(y, coded) * q.active
         through = (y + q.active * (coded - y).detach()).unflatten(0, (batch, frames))
@@ -93,7 +91,7 @@ class Trainer:
         pitch_loss = ((pitch - log_f0).abs() * is_voiced).sum() / is_voiced.sum().clamp(min=1)
         voice_loss = F.binary_cross_entropy_with_logits(voiced, is_voiced)
         centre = (raw.mean(0).square() / (raw.var(0) + 1e-5)).mean()
-        adversarial, feature = self.judge(made, audio, frames) if judged else made.new_zeros(2)
+        adversarial, feature = self.train_discriminators(made, audio, frames) if self.frozen else made.new_zeros(2)
         total = (spec + self.strength * (g["adversarial"] * adversarial + g["feature"] * feature) / g["spectral"]
                  + c["commit_weight"] * commit + c["phone_weight"] * phone + c["read_weight"] * read
                  + c["f0_weight"] * (pitch_loss + 0.3 * voice_loss) + 0.05 * centre)  # fmt: skip
@@ -102,9 +100,9 @@ class Trainer:
         self.logged.lerp_(now, 0.02)
         return total
 
-    def step(self, frames: int, batch: int, judged: bool) -> None:
+    def step(self, frames: int, batch: int) -> None:
         self.optimiser.zero_grad(set_to_none=False)
-        self.losses(frames, batch, judged).backward()
+        self.losses(frames, batch).backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, 2.0, foreach=True)
         self.optimiser.step()
 
@@ -119,56 +117,53 @@ class Trainer:
 
 def main() -> None:
     parser = parser_of(__doc__, WORK / "codec.pt", CONFIG["codec"]["lr"])
-    parser.add_argument("--warm", type=Path, help="exported voice whose codec begins, without its codebooks")
-    parser.add_argument("--frozen", action="store_true", help="train only the decoder, with constant codes")
-    parser.add_argument("--small", action="store_true", help="use tiny batches, for a rehearsal on a CPU")
+    parser.add_argument("--frozen", action="store_true", help="train only the decoder, with the codes of --resume")
     args, device = parser.parse_args(), training_device()
+    is_cuda, c = device.type == "cuda", CONFIG["codec"]
     torch.backends.cudnn.benchmark = True
-    if device.type == "cuda":
+    if is_cuda:
         from snake_kernel import SnakeFunction
 
         Snake.kernel = SnakeFunction.apply
     store = Store(WORK / "shards", device, args.hours)
-    while not store.take(200) or (store.filled < 24000 * 60 and not args.small):
+    while not store.take(200):
         time.sleep(0.5)
     trainer = Trainer(store, device, args.frozen)
-    codec, q, c = trainer.codec, trainer.codec.quantizer, CONFIG["codec"]
+    codec, q = trainer.codec, trainer.codec.quantizer
     if args.resume:
-        resumed = load_codec(args.resume, device)
-        codec.load_state_dict(resumed.state_dict())
-        q.folded = resumed.quantizer.folded
-    elif args.warm:
-        codec.load_state_dict(codec.state_dict() | exported_codec(args.warm, with_books=False))
+        codec.load_state_dict(Codec.load(args.resume, device).state_dict())
+    if not args.frozen:
+        q.active.zero_()
     q.norm.train(not args.frozen)
-    course, opened, vq_start = Course(args, lowest=0.04, flat=0.35), None, 3 if args.small else c["vq_start"]
+    # On a CPU, a few steps with tiny batches only test the stage.
+    vq_start, log_steps, first_save = (c["vq_start"], 500, 1000) if is_cuda else (3, 1, 5)
+    schedule = Schedule(args, lowest=0.04, flat=0.35)
     for number, phase in enumerate(c["decoder_phases" if args.frozen else "phases"]):
-        frames, batch, judged = phase["frames"], 2 if args.small else phase["batch"], phase.get("judges", False)
+        frames, batch = phase["frames"], phase["batch"] if is_cuda else 2
         if number > 0:
             trainer.decay.fill_(0.995)
-        replay = capture(partial(trainer.step, frames, batch, judged), device)
-        opened = course.step if judged and opened is None else opened
+        replay = capture(partial(trainer.step, frames, batch), device)
         print(f"phase {number}: {frames} frames x {batch}", flush=True)
-        for rate in course.rates(phase["until"]):
-            set_rate(trainer.optimiser, trainer.rate, rate)
-            if opened is not None:
-                # The weight of the adversarial loss grows over 1000 steps, because the discriminators start untrained.
-                trainer.strength.fill_(min(1.0, (course.step - 1 - opened) / 1000))
+        for rate in schedule.rates(phase["until"]):
+            trainer.rate.fill_(rate)
+            # The weight of the adversarial loss grows over 1000 steps, because the discriminators start untrained.
+            trainer.strength.fill_(min(1.0, (schedule.step - 1) / 1000))
             replay()
-            if not args.resume and course.step == vq_start:
+            if not args.frozen and schedule.step == vq_start:
                 trainer.start_books(frames, batch)
-            if course.step == 4 * c["vq_start"] and number == 0:
+            if schedule.step == 4 * c["vq_start"] and number == 0:
                 trainer.decay.fill_(0.99)
-            if course.step % 50 == 0:
+            if schedule.step % 50 == 0:
                 store.take(4)
-                if device.type == "cuda":
+                if is_cuda:
                     torch.cuda.synchronize()
-            if course.step % 500 == 0 or args.small:
-                course.report(LOGGED, trainer.logged, f"hours {store.filled / 864e5:.1f}")
+            if schedule.step % log_steps == 0:
+                schedule.report(LOGGED, trainer.logged, f"hours {store.filled / 864e5:.1f}")
             # An early checkpoint lets the next stages start.
-            if course.step % 3000 == 0 or course.step == (5 if args.small else 1000):
-                save_codec(codec, args.out)
-    save_codec(codec, args.out)
-    print("done", course.step, flush=True)
+            if schedule.step % 3000 == 0 or schedule.step == first_save:
+                save(codec, args.out)
+    save(codec, args.out)
+    print("done", schedule.step, flush=True)
 
 
 if __name__ == "__main__":

@@ -26,14 +26,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from checkpoints import load_codec, new_voice, read_voice, save_voice
+from codec_model import Codec
 from config import CONFIG, WORK
-from muon import Muon
-from prompts import CODEBOOKS, Corpus, collate
-from stage import Course, adamw, capture, parser_of, set_rate, training_device
+from lm_model import Voice, read_voice
+from prompts import CODEBOOKS, TALKER, Corpus, collate
+from stage import Muon, Schedule, adamw, capture, parser_of, save, training_device
 from store import LABEL_COUNT, STYLE_SIZE, Spoken, Store
 from text_vocabulary import TextVocabulary
-from vocabulary import CODES
 
 LENGTH_MULTIPLE = 32  # The padded length of a sequence is a multiple of this number.
 WEIGHT_DECAY = 0.05  # Weight decay per step at a learning rate of 1.
@@ -73,12 +72,11 @@ class Trainer:
         torch.manual_seed(CONFIG["seed"] + 1)
         self.audio, self.device, is_cuda = audio, device, device.type == "cuda"
         self.pool = torch.cuda.graph_pool_handle() if is_cuda else None
-        self.voice = new_voice(vocabulary).to(device)
+        self.voice = Voice(vocabulary.rows).to(device)
         self.voice.speaker_encoder.prepare()
         if resume:
-            self.voice.load_state_dict(read_voice(resume)[0])
-        hidden = CONFIG["talker"]["hidden_size"]
-        heads = [nn.Linear(hidden, size).to(device) for size in (4 * LABEL_COUNT, 2, STYLE_SIZE)]
+            self.voice.load_state_dict(read_voice(resume))
+        heads = [nn.Linear(TALKER.hidden_size, size).to(device) for size in (4 * LABEL_COUNT, 2, STYLE_SIZE)]
         self.phone_head, self.traits, self.styles = heads
         self.modules = nn.ModuleList([self.voice, *heads])
         layers = [*self.voice.talker.model.layers, *self.voice.talker.code_predictor.model.layers]
@@ -131,7 +129,9 @@ class Trainer:
         frames = torch.searchsorted(count, drawn)
         wanted = target.index_select(0, frames)
         is_noise = torch.rand(wanted.shape, device=self.device) < CONFIG["lm"]["code_noise"]
-        fed = torch.cat((wanted[:, :1], torch.where(is_noise, torch.randint_like(wanted, CODES), wanted)[:, 1:]), 1)
+        fed = torch.cat(
+            (wanted[:, :1], torch.where(is_noise, torch.randint_like(wanted, TALKER.codes), wanted)[:, 1:]), 1
+        )
         logits = voice.predictor_logits(states.index_select(0, frames), fed)
         rest = [F.cross_entropy(scores.float(), wanted[:, k + 1]) for k, scores in enumerate(logits)]
         rest_mean = torch.stack(rest).mean()
@@ -153,7 +153,7 @@ class Trainer:
 
         On CUDA, the captured graph of the batch's shape is replayed.
         """
-        set_rate(self.adam, self.rate, rate)
+        self.rate.fill_(rate)
         shape = tuple(batch["text"].shape)
         if shape not in self.shapes:
             held = {k: t.to(self.device) for k, t in batch.items()}
@@ -166,48 +166,43 @@ class Trainer:
 
 def listen(args: argparse.Namespace, device: torch.device) -> Spoken:
     """Wait for a codec and for `--min-hours` of speech, and return the encoded training data."""
-    store = Store(args.shards, device, args.hours)
-    while not args.codec.exists():
+    store = Store(WORK / "shards", device, args.hours)
+    while not args.codec.exists() or store.filled / 864e5 < args.min_hours:
         store.take(8)
         time.sleep(0.2)
-    spoken = Spoken(store, load_codec(args.codec, device), args.work / "spoken")
+    spoken = Spoken(store, Codec.load(args.codec, device), WORK / "spoken")
     spoken.take()
-    while store.filled / 864e5 < args.min_hours:
-        spoken.take()
-        time.sleep(0.2)
     return spoken
 
 
 def main() -> None:
     parser = parser_of(__doc__, WORK / "lm.pt", CONFIG["lm"]["lr"])
-    parser.add_argument("--work", type=Path, default=WORK, help="folder of the codes")
     parser.add_argument("--codec", type=Path, default=WORK / "codec.pt", help="codec of the codes, once it exists")
-    parser.add_argument("--shards", type=Path, default=WORK / "shards")
     parser.add_argument("--min-hours", type=float, default=0.05, help="hours of speech with which training begins")
     parser.add_argument("--loaders", type=int, default=8)
     parser.add_argument("--positions", type=int, default=CONFIG["lm"]["positions"])
     args, device = parser.parse_args(), training_device()
-    spoken, vocabulary = listen(args, device), TextVocabulary.read(WORK / "merges.txt")
+    spoken, vocabulary = listen(args, device), TextVocabulary.read(WORK)
     loader = iter(DataLoader(Batches(spoken.folder, vocabulary, args.positions), batch_size=None,
                              num_workers=args.loaders, prefetch_factor=8 if args.loaders else None,
                              pin_memory=device.type == "cuda"))  # fmt: skip
     batch = next(loader)
     trainer = Trainer(vocabulary, spoken.store.audio, device, args.resume)
-    course = Course(args, lowest=0.03)
-    print(f"{spoken.rows} rows, {course.seconds:.0f} s remain", flush=True)
-    for rate in course.rates():
+    schedule = Schedule(args, lowest=0.03)
+    print(f"{spoken.rows} rows, {schedule.seconds:.0f} s remain", flush=True)
+    for rate in schedule.rates():
         trainer.step(batch, rate)
         batch = next(loader)
-        if course.step % 200 == 0:
+        if schedule.step % 200 == 0:
             spoken.take(MAX_SHARDS)
-        if course.step % 250 == 0:
+        if schedule.step % 250 == 0:
             extra = f"{len(trainer.shapes)} shapes {spoken.store.filled / 864e5:.1f} hours"
-            course.report(LOGGED, trainer.logged, extra)
+            schedule.report(LOGGED, trainer.logged, extra)
         # An early checkpoint lets the next stages start.
-        if course.step == 100 or course.step % 1500 == 0:
-            save_voice(trainer.voice.state_dict(), vocabulary, args.out)
-    save_voice(trainer.voice.state_dict(), vocabulary, args.out)
-    print("done", course.step, flush=True)
+        if schedule.step == 100 or schedule.step % 1500 == 0:
+            save(trainer.voice, args.out)
+    save(trainer.voice, args.out)
+    print("done", schedule.step, flush=True)
 
 
 if __name__ == "__main__":

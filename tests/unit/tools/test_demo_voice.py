@@ -33,14 +33,15 @@ def exported(recipe: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFac
 
     It also has their training checkpoints.
     """
-    folder, checkpoints = tmp_path_factory.mktemp("voice"), recipe["checkpoints"]
+    folder, save = tmp_path_factory.mktemp("voice"), recipe["stage"].save
     torch.manual_seed(3)
     vocabulary = vocabulary_of(300)
-    checkpoints.save_voice(checkpoints.new_voice(vocabulary).state_dict(), vocabulary, folder / "lm.pt")
+    vocabulary.write(folder)
+    save(recipe["lm_model"].Voice(vocabulary.rows), folder / "lm.pt")
     codec = recipe["codec_model"].Codec()
     codec.quantizer.norm.running_mean.normal_()
-    recipe["checkpoints"].save_codec(codec, folder / "codec.pt")
-    arguments = {"codec": folder / "codec.pt", "lm": folder / "lm.pt", "out": folder / "exported"}
+    save(codec, folder / "codec.pt")
+    arguments = {"codec": folder / "codec.pt", "lm": folder / "lm.pt", "vocabulary": folder, "out": folder / "exported"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["export.py", *(word for k, v in arguments.items() for word in (f"--{k}", str(v)))])
         recipe["export"].main()
@@ -55,9 +56,9 @@ def shipped(exported: Path) -> Checkpoint:
 @pytest.fixture(scope="module")
 def voice(recipe: dict[str, ModuleType], exported: Path) -> tuple[Any, Any]:
     """Load the exported voice with the recipe, and return it with its text vocabulary."""
-    state, vocabulary = recipe["checkpoints"].read_voice(exported)
-    own = recipe["checkpoints"].new_voice(vocabulary).eval()
-    own.load_state_dict(state)
+    vocabulary = importlib.import_module("text_vocabulary").TextVocabulary.read(exported)
+    own = recipe["lm_model"].Voice(vocabulary.rows).eval()
+    own.load_state_dict(recipe["lm_model"].read_voice(exported))
     return own, vocabulary
 
 
@@ -81,18 +82,18 @@ def test_training_prompt_equals_the_prompt_of_the_runtime(
     own, vocabulary = voice
     prompts, is_base = recipe["prompts"], mode is Mode.BASE
     ids = {text: vocabulary.tokenizer().encode(text).ids for text in (TEXT, INSTRUCT, REFERENCE_TEXT)}
-    speaker = {Mode.CUSTOM_VOICE: prompts.SPEAKERS[SPEAKER], Mode.VOICE_DESIGN: None, Mode.BASE: -1}[mode]
+    speaker = {Mode.CUSTOM_VOICE: prompts.SPEAKERS[SPEAKER], Mode.VOICE_DESIGN: None, Mode.BASE: prompts.NO_CODEC}[mode]
     trained = prompts.prefix(vocabulary, None if is_base else ids[INSTRUCT], True, speaker)
     body = ids[REFERENCE_TEXT] + ids[TEXT] if frames else ids[TEXT]
-    prompts.add_text(vocabulary, trained, body, layout is Layout.STREAMING)
+    later = prompts.add_text(vocabulary, trained, body, layout is Layout.STREAMING)
     text, codec = torch.tensor(trained.text), torch.tensor(trained.codec)
     embeds = own.text(text) + own.talker.model.codec_embedding(codec.clamp(min=0)) * (codec >= 0)[:, None]
     x_vector = own.x_vectors(torch.from_numpy(REFERENCE)[None])[0]
     if is_base:
-        embeds[trained.slot] += x_vector
+        embeds[trained.x_vector_at] += x_vector
     codes = (torch.arange(prompts.CODEBOOKS * frames) % 500).reshape(frames, prompts.CODEBOOKS)
-    beside = own.text(torch.tensor(prompts.text_beside(vocabulary, trained, frames), dtype=torch.int64))
-    embeds, trailing = torch.cat((embeds, own.frames(codes) + beside)), trained.beside[frames:]
+    beside = own.text(torch.tensor([*later, *[vocabulary.pad] * frames][:frames], dtype=torch.int64))
+    embeds, trailing = torch.cat((embeds, own.frames(codes) + beside)), later[frames:]
     theirs = ClonedVoice(x_vector, codes if frames else None, REFERENCE_TEXT)
     prompt: Prompt = build_prompt(
         PromptInputs(
@@ -153,11 +154,11 @@ def test_training_sequences_align_text_like_the_decoding_loop(recipe: dict[str, 
         prompt, frames = item["prompt"], item["frames"]
         start, count = len(prompt.text), len(frames)
         batch = recipe["prompts"].collate([item], start + count, corpus, noise)
-        text, beside = batch["text"][0], [*prompt.beside, *[vocabulary.pad] * count][:count]
+        text, beside = batch["text"][0], [*item["beside"], *[vocabulary.pad] * count][:count]
         assert text.tolist() == [*prompt.text, *beside]
-        assert prompt.codec[-1] == recipe["vocabulary"].CODEC_BOS
+        assert prompt.codec[-1] == recipe["prompts"].TALKER.codec_bos_id
         assert batch["first"][0, start - 1 : start - 1 + count].tolist() == frames[:, 0].tolist()
-        assert batch["first"][0, start - 1 + count] == recipe["vocabulary"].CODEC_EOS
+        assert batch["first"][0, start - 1 + count] == recipe["prompts"].TALKER.codec_eos_token_id
         # The tokens between the prefix and the end of the text are equal for any tokenization.
         first = max(i for i, x in enumerate(text) if x == vocabulary.bos) + 1
         body = text[first : text.tolist().index(vocabulary.eos)]
@@ -167,7 +168,7 @@ def test_training_sequences_align_text_like_the_decoding_loop(recipe: dict[str, 
         assert sum(said.count(line) for line in LINES) == parts
         if item["reference"] is None and parts > 1:
             assert said.count(". ") + said.count("! ") >= parts - 1
-        seen.add((bool(prompt.beside), parts, item["reference"] is not None))
+        seen.add((bool(item["beside"]), parts, item["reference"] is not None))
     assert {(streaming, parts, False) for streaming in (False, True) for parts in (1, 2, 3)} <= seen
     assert {(streaming, parts, True) for streaming in (False, True) for parts in (1, 2)} <= seen
 
@@ -176,7 +177,7 @@ def test_text_longer_than_its_audio_uses_the_non_streaming_layout(corpus: Any) -
     for row in corpus.rows:
         row["codes"], row["phones"] = row["codes"][:3], row["phones"][:3]
     rng = random.Random(1)
-    assert not any(corpus.sequence(2, rng)["prompt"].beside for _ in range(50))
+    assert not any(corpus.sequence(2, rng)["beside"] for _ in range(50))
 
 
 def test_tokenization_varies_only_in_training(corpus: Any) -> None:
@@ -198,13 +199,9 @@ def test_export_lists_the_letters_seen_in_training(recipe: dict[str, ModuleType]
 
 
 @torch.no_grad()
-def test_exported_codec_loads_equal(
-    recipe: dict[str, ModuleType], exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["checkpoints.py", "--source", str(exported), "--out", str(tmp_path)])
-    recipe["checkpoints"].main()
+def test_exported_codec_loads_equal(recipe: dict[str, ModuleType], exported: Path) -> None:
     before, after = (
-        recipe["checkpoints"].load_codec(p / "codec.pt", torch.device("cpu")) for p in (exported.parent, tmp_path)
+        recipe["codec_model"].Codec.load(p, torch.device("cpu")) for p in (exported.parent / "codec.pt", exported)
     )
     audio = torch.randn(1, 20 * 1920, generator=torch.Generator().manual_seed(1)) * 0.1
     codes = before.encode(audio)
@@ -214,21 +211,21 @@ def test_exported_codec_loads_equal(
     quantizer.sums, quantizer.usage = quantizer.tables, torch.ones_like(quantizer.usage)
     before.half().float()
     torch.testing.assert_close(after.decode(codes), before.decode(codes), atol=2e-3, rtol=2e-2)
-    assert (tmp_path / "lm.pt").exists()
 
 
 def test_speech_cached_before_codec_training_is_used_for_training(
-    recipe: dict[str, ModuleType], exported: Path, tmp_path: Path
+    recipe: dict[str, ModuleType], exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(recipe["train_lm"], "WORK", tmp_path)
     row = {"text": LINES[0], "start": 0, "length": FRAMES * 1920, "group": "0.1", "kind": "named", "speaker": SPEAKER,
            "style": STYLE, "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}  # fmt: skip
-    np.save(tmp_path / "k_0.audio.npy", np.ones(FRAMES * 1920, np.int16))
-    np.save(tmp_path / "k_0.phones.npy", np.ones(4 * FRAMES, np.uint8))
-    np.save(tmp_path / "k_0.f0.npy", np.ones(4 * FRAMES, np.float16))
-    (tmp_path / "k_0.json").write_text(json.dumps([row]))
-    args = argparse.Namespace(
-        shards=tmp_path, hours=0.01, codec=exported.parent / "codec.pt", work=tmp_path, min_hours=0.0
-    )
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    np.save(shards / "k_0.audio.npy", np.ones(FRAMES * 1920, np.int16))
+    np.save(shards / "k_0.phones.npy", np.ones(4 * FRAMES, np.uint8))
+    np.save(shards / "k_0.f0.npy", np.ones(4 * FRAMES, np.float16))
+    (shards / "k_0.json").write_text(json.dumps([row]))
+    args = argparse.Namespace(hours=0.01, codec=exported.parent / "codec.pt", min_hours=0.0)
     spoken = recipe["train_lm"].listen(args, torch.device("cpu"))
     assert len(recipe["prompts"].Corpus(spoken.folder, vocabulary_of(300)).rows) == 1
 
@@ -239,7 +236,7 @@ def test_muon_steps_equal_torch_and_follow_the_learning_rate(recipe: dict[str, M
     ours = [torch.nn.Parameter(torch.randn(shape, generator=generator) * 0.04) for shape in shapes]
     theirs = [torch.nn.Parameter(weight.detach().clone()) for weight in ours]
     rate = torch.tensor(0.0)
-    muon = importlib.import_module("muon").Muon(ours, rate, decay=0.05)
+    muon = recipe["stage"].Muon(ours, rate, decay=0.05)
     twin = torch.optim.Muon(theirs, lr=0.0, weight_decay=0.05, momentum=0.95, adjust_lr_fn="match_rms_adamw")
     for value in (1e-3, 2e-3, 5e-4):
         rate.fill_(value)

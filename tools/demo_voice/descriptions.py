@@ -1,27 +1,12 @@
-"""Codec ids of the embedded voice, and random voice descriptions for its training."""
+"""Random voice descriptions for the training, which match the speech."""
 
 from __future__ import annotations
 
 import random
-from math import inf
 
-from config import CONFIG, PHRASES
+from config import PHRASES
 
-CODES = CONFIG["codec"]["codebook_size"]
-# Special tokens have the same offsets as in published checkpoints, counted from the first id after the codes.
-CODEC_VOCAB = CODES + 1024
-CODEC_PAD, CODEC_BOS, CODEC_EOS = CODES + 100, CODES + 101, CODES + 102
-THINK, NOTHINK, THINK_BOS, THINK_EOS = CODES + 106, CODES + 107, CODES + 108, CODES + 109
-ENGLISH = CODES + 2
-FIRST_SPEAKER = CODES + 813
-# Ranges of F0 in Hz by gender, of the duration relative to normal speech, and of F0 relative to a speaker's median.
-RANGES = {
-    "female": {"low": (0, 166), "medium": (172, 204), "high": (214, inf)},
-    "male": {"low": (0, 98), "medium": (102, 130), "high": (140, inf)},
-    "stretch": {"fast": (0, 0.88), "normal": (0.92, 1.13), "slow": (1.2, inf)},
-    "ratio": {"low": (0, 0.92), "high": (1.08, inf)},
-}
-WORDS, TRAITS = PHRASES["words"], PHRASES["traits"]
+RANGES, WORDS, TRAITS = PHRASES["ranges"], PHRASES["words"], PHRASES["traits"]
 
 
 def word_of(property_name: str, value: float) -> str:
