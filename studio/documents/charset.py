@@ -17,7 +17,8 @@ from studio.documents.values import NO_DOCUMENT, OTHER_ENCODING, UnreadableError
 MAX_CANDIDATES = 6
 # Minimum confidence of an alternative encoding, as a fraction of the best confidence.
 UNCERTAIN_FROM = 0.95
-# Confidence below which all encodings are offered. The text may have an unsupported encoding, such as EUC-TW.
+# Confidence below which all encodings are offered, because the text may have an unsupported encoding, such as EUC-TW.
+# Plausible Latin text is an exception, because its confidence is low in every short text.
 LOW_CONFIDENCE = 0.15
 SAMPLE_BYTES = 2**16
 WEIGHED_CHARS = 4096
@@ -107,10 +108,12 @@ def decode(data: bytes, encoding: str | None = None, *, likely: str | None = Non
     else:
         raise UnreadableError(NO_DOCUMENT)
     confidence, reading = readings[name]
+    is_latin = max(set(reading) - _SIGNS, default="") < "\u0370" and _is_plausible(reading[:WEIGHED_CHARS])
+    is_doubtful = confidence < LOW_CONFIDENCE and not is_latin
     others: dict[str, str] = {}
     for other in ordered:
         near, differing = readings[other]
-        if (near >= confidence * UNCERTAIN_FROM or confidence < LOW_CONFIDENCE) and differing != reading:
+        if (near >= confidence * UNCERTAIN_FROM or is_doubtful) and differing != reading:
             others.setdefault(differing, other)
     return Decoded(text, name, [name, *list(others.values())[: MAX_CANDIDATES - 1]] if others else [])
 

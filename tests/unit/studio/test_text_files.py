@@ -110,6 +110,12 @@ def test_encoding_that_is_not_read_is_reported_as_uncertain() -> None:
     assert len(decode(euc_tw * 3).candidates) > 2
 
 
+@pytest.mark.parametrize("text", ["Müller,Müla\n", "Die Ärztin öffnete die Tür.", "El niño duerme."])
+def test_encoding_of_a_short_plausible_latin_text_is_certain(text: str) -> None:
+    found = decode(text.encode("cp1252"))
+    assert (found.text, found.candidates) == (text, [])
+
+
 @pytest.mark.parametrize("text", ["A naïve idea, she said.", "<p>El niño duerme.</p>", "<p>A naïve idea.</p>"])
 def test_short_text_in_several_possible_encodings_is_windows_1252(text: str) -> None:
     assert decode(text.encode("cp1252")).text == text
