@@ -90,7 +90,7 @@ def test_invalid_input_shows_one_sentence_at_its_field(studio: Page) -> None:
 def test_note_about_differently_spoken_text_is_shown(studio: Page) -> None:
     studio.fill("#vw-text", "?!")
     studio.click("#vw-speak")
-    expect(studio.locator("#vw-note")).to_contain_text("it is a pause")
+    expect(studio.locator("#vw-note")).to_contain_text("it becomes a pause")
     await_end(studio)
     studio.click("#vw-tab-design")
     studio.fill("#vw-text", SHORT)
