@@ -66,6 +66,8 @@ def tab_through(page: Page) -> list[dict[str, object]]:
 
 def prepare_room(page: Page, room: str) -> None:
     enter(page, room)
+    if room == "host":
+        expect(page.locator("#vw-host-inside")).to_be_visible()  # Its content is loaded after the room is shown.
     if room == "clone":
         to_words(page, wav(4.0))
     if room == "script":
