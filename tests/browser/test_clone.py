@@ -399,7 +399,7 @@ def test_recording_with_unmeasurable_noise_is_not_rated_as_good(studio: Page) ->
     expect(studio.locator(".vw-step").first).not_to_have_attribute("data-verdict", "good")
 
 
-def test_block_of_samples_after_the_recording_leaves_no_stale_status(open_studio: OpenStudio) -> None:
+def test_samples_received_after_a_recording_leave_no_stale_status(open_studio: OpenStudio) -> None:
     page = open_studio(
         script="AudioWorkletNode = class extends AudioWorkletNode {"
         "  constructor(...given) { super(...given); window.lastNode = this; } };"
@@ -458,7 +458,7 @@ def speech_file() -> FilePayload:
 
 
 @pytest.mark.parametrize("how", ["faster-whisper is not installed. Install the extra of that name.", ""])
-def test_without_speech_recognition_only_the_host_reads_how_to_install_it(studio: Page, how: str) -> None:
+def test_hint_to_install_speech_recognition_is_shown_only_to_the_host(studio: Page, how: str) -> None:
 
     def without(route: Route) -> None:
         me = route.fetch().json()
@@ -644,7 +644,7 @@ def test_recording_can_be_dropped_on_the_card(studio: Page) -> None:
     expect(studio.locator("#vw-clone-trim")).to_be_visible()
 
 
-def test_cloning_without_transcript_does_not_ask_for_one(studio: Page) -> None:
+def test_cloning_without_a_transcript_does_not_ask_for_a_transcript(studio: Page) -> None:
     enter(studio, "clone")
     to_words(studio, wav(3.0))
     done = studio.locator("#vw-clone-words-done")

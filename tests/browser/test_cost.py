@@ -50,7 +50,7 @@ def frames_in(page: Page, ms: int) -> int:
     return int(page.evaluate("window.frames_asked")) - int(before)
 
 
-def test_idle_page_requests_no_frames_and_playing_page_updates_dom_rarely(open_studio: OpenStudio) -> None:
+def test_idle_page_requests_no_animation_frames_and_playback_rarely_updates_the_dom(open_studio: OpenStudio) -> None:
     page = open_studio(script=COUNTED)
     for _ in range(30):  # Gradio's own loop of animation frames ends about a second after the page has appeared.
         if frames_in(page, 500) == 0:

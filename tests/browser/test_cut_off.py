@@ -115,7 +115,7 @@ def cut_off_in(page: Page, room: str) -> None:
         expect(page.locator("#vw-clone-name")).to_have_text("voice.wav")
 
 
-def test_take_interrupted_by_reload_is_offered_again_with_its_seed(studio: Page) -> None:
+def test_reload_during_generation_offers_a_retry_with_the_same_seed(studio: Page) -> None:
     asked = configs(studio)
     studio.fill("#vw-text", LONG)
     studio.click("#vw-speak")
@@ -132,7 +132,7 @@ def test_take_interrupted_by_reload_is_offered_again_with_its_seed(studio: Page)
 
 
 @pytest.mark.parametrize("room", ["speakers", "clone"])
-def test_take_interrupted_by_runtime_crash_is_offered_again_with_its_seed(studio: Page, app: App, room: str) -> None:
+def test_runtime_crash_during_generation_offers_a_retry_with_the_same_seed(studio: Page, app: App, room: str) -> None:
     asked = configs(studio)
     enter_with_voice(studio, room)
     studio.fill("#vw-text", LONG)
@@ -156,7 +156,7 @@ def await_sound_of_script(page: Page) -> None:
     page.wait_for_function("document.querySelector('#vw-time').textContent !== '0:00.0'")
 
 
-def test_line_interrupted_by_runtime_crash_is_offered_again_once_the_runtime_is_back(studio: Page, app: App) -> None:
+def test_runtime_crash_offers_a_retry_of_the_script_line_after_the_restart(studio: Page, app: App) -> None:
     enter(studio, "script")
     studio.locator(".vw-line-text").first.fill(LONG * 4)
     studio.click("#vw-speak")
@@ -173,7 +173,7 @@ def test_line_interrupted_by_runtime_crash_is_offered_again_once_the_runtime_is_
     studio.click("#vw-stop")
 
 
-def test_reading_of_a_script_interrupted_by_reload_continues_at_its_line(studio: Page) -> None:
+def test_script_playback_interrupted_by_reload_continues_at_the_same_line(studio: Page) -> None:
     enter(studio, "script")
     studio.locator(".vw-line-text").nth(1).fill(LONG)
     studio.locator(".vw-line-text").nth(1).focus()
@@ -201,7 +201,7 @@ def test_reading_of_a_script_interrupted_by_reload_continues_at_its_line(studio:
 
 
 @pytest.mark.parametrize("room", ["speakers", "clone"])
-def test_take_not_stored_because_of_reload_is_offered_again(studio: Page, room: str) -> None:
+def test_take_not_stored_because_of_reload_gets_a_retry_offer(studio: Page, room: str) -> None:
     asked = configs(studio)
     cut_off_in(studio, room)
     with studio.expect_response(TAKES):
@@ -308,7 +308,7 @@ def test_retry_offer_disappears_when_its_room_is_left(offered: Callable[..., Pag
     expect(offer(page)).to_have_count(0)
 
 
-def test_interrupted_design_takes_are_offered_again_in_their_original_cards(studio: Page) -> None:
+def test_interrupted_design_takes_get_retry_offers_in_their_original_cards(studio: Page) -> None:
     asked = configs(studio)
     enter(studio, "design")
     make_three(studio)
@@ -326,7 +326,7 @@ def test_interrupted_design_takes_are_offered_again_in_their_original_cards(stud
     assert first == again == {*seeds(studio)}, "whichever socket opens first"
 
 
-def test_stored_design_take_is_restored_and_only_missing_ones_are_offered(studio: Page) -> None:
+def test_stored_design_take_is_restored_and_missing_takes_get_a_retry_offer(studio: Page) -> None:
     asked = configs(studio)
     enter(studio, "design")
     hold(studio, passed=1)
@@ -347,7 +347,7 @@ def test_stored_design_take_is_restored_and_only_missing_ones_are_offered(studio
     assert sum(take["seed"] in wanted for take in takes(studio)) == 3, "none twice"
 
 
-def test_interrupted_takes_after_a_reference_are_remade_with_the_same_reference(studio: Page) -> None:
+def test_interrupted_takes_with_a_reference_are_retried_with_the_same_reference(studio: Page) -> None:
     asked = configs(studio)
     enter(studio, "design")
     make_three(studio)
@@ -366,14 +366,14 @@ def test_interrupted_takes_after_a_reference_are_remade_with_the_same_reference(
     expect(newest(studio)).to_contain_text("from 1B")
 
 
-def test_clone_is_not_offered_again_if_its_recording_cannot_be_identified(open_studio: OpenStudio, app: App) -> None:
+def test_clone_gets_no_retry_offer_if_its_recording_cannot_be_identified(open_studio: OpenStudio, app: App) -> None:
     neighbours = open_studio(url=f"http://{INSECURE_HOST}:{app.port}")
     assert neighbours.evaluate("crypto.subtle === undefined")
     cut_off_in(neighbours, "clone")
     expect(offer(neighbours)).to_have_count(0)
 
 
-def test_interrupted_clone_is_not_remade_from_a_different_recording_of_equal_length(studio: Page) -> None:
+def test_interrupted_clone_is_not_retried_with_a_different_recording_of_equal_length(studio: Page) -> None:
     cut_off_in(studio, "clone")
     studio.set_input_files("#vw-clone-file", {**wav(3.0, seed=10), "name": "another.wav"})
     expect(studio.locator("#vw-clone-name")).to_have_text("another.wav")
@@ -382,7 +382,7 @@ def test_interrupted_clone_is_not_remade_from_a_different_recording_of_equal_len
     expect(offer(studio), "the recording may come back").to_be_visible()
 
 
-def test_take_from_another_recording_of_equal_length_is_not_mistaken_for_the_interrupted_one(
+def test_take_from_another_recording_of_equal_length_is_not_mistaken_for_the_interrupted_take(
     studio: Page,
 ) -> None:
     asked = configs(studio)

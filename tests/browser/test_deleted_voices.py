@@ -93,7 +93,7 @@ def test_voice_used_in_a_script_can_be_deleted_and_restored(spoken: Page) -> Non
     expect(line(spoken, 1).locator(".vw-line-voice")).to_have_text("Peter (deleted)")
 
 
-def test_undo_for_a_deleted_voice_stays_longer_than_for_a_take(open_studio: OpenStudio) -> None:
+def test_undo_button_for_a_deleted_voice_stays_longer_than_for_a_take(open_studio: OpenStudio) -> None:
     page = open_studio(has_own_window=True)
     page.clock.install()
     keep_voice(page, "Peter")
@@ -160,7 +160,7 @@ def test_voice_deleted_in_another_window_is_reported_and_no_longer_offered(studi
     expect(said).to_be_empty()
 
 
-def test_speak_names_the_voice_that_replaces_a_deleted_voice(studio: Page) -> None:
+def test_speak_room_names_the_voice_that_replaces_a_deleted_voice(studio: Page) -> None:
     keep_voice(studio, "Peter")
     studio.evaluate("dispatchEvent(new Event('focus'))")
     choose(studio, "Peter")
@@ -230,7 +230,7 @@ def test_clone_room_is_updated_if_its_voice_is_deleted_or_restored(studio: Page)
     expect(done).to_be_visible()
 
 
-def test_design_offers_to_keep_a_take_whose_voice_was_deleted(studio: Page) -> None:
+def test_design_room_offers_to_save_a_take_whose_voice_was_deleted(studio: Page) -> None:
     enter_design(studio, "The boat came back in the evening, and nobody had expected it so soon.")
     fix_seed(studio, 7)
     make_three(studio)
@@ -241,7 +241,7 @@ def test_design_offers_to_keep_a_take_whose_voice_was_deleted(studio: Page) -> N
     expect(card(studio, "A").locator("[data-act=keep]")).to_be_visible()
 
 
-def test_deletion_of_a_voice_names_the_blends_that_stay(studio: Page) -> None:
+def test_message_about_a_deleted_voice_names_the_remaining_blends(studio: Page) -> None:
     peter = keep_voice(studio, "Peter")
     made_of = json.dumps({"source": "blend", "blend": f"{peter}:0.50+clara:0.50"})
     keep_voice(studio, "Between", provenance=made_of)

@@ -311,9 +311,7 @@ def test_button_change_extends_the_voice_description_and_keeps_the_seeds(room: P
     assert len({take["text"] for take in takes(room)[:5]}) == 1, "compared at one text"
 
 
-def test_without_a_base_checkpoint_button_closer_is_disabled_and_button_keep_marks_a_favourite(
-    room: Page, app: App
-) -> None:
+def test_without_a_base_checkpoint_takes_can_be_favourites_but_not_cloned(room: Page, app: App) -> None:
     without_base(room)
     make_three(room)
     closer = card(room, "B").locator("[data-act=closer]")
@@ -502,7 +500,9 @@ def test_error_from_saving_a_take_as_voice_is_shown_in_the_form(room: Page, app:
 
 
 @pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "refused"])
-def test_late_response_for_one_take_does_not_close_the_form_of_the_next(room: Page, app: App, is_kept: bool) -> None:
+def test_late_response_for_one_take_does_not_close_the_form_of_the_next_take(
+    room: Page, app: App, is_kept: bool
+) -> None:
     room.fill("#vw-text", HEARD)
     fix_seed(room, KEPT_SEED)
     make_three(room)

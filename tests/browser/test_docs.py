@@ -14,7 +14,7 @@ from tests.support.app import App
 pytestmark = pytest.mark.browser
 
 
-def test_example_copied_from_the_docs_page_runs(app: App, studio: Page, tmp_path: Path) -> None:
+def test_example_copied_from_a_documentation_page_runs(app: App, studio: Page, tmp_path: Path) -> None:
     studio.goto(f"{app.url}/docs/quickstart", wait_until="domcontentloaded")
     examples = studio.eval_on_selector_all("pre code", "all => all.map((one) => one.textContent)")
     assert not [example for example in examples if "//127.0.0.1:8210" in example]

@@ -77,7 +77,7 @@ def test_browser_back_returns_to_the_previous_room(app: App, studio: Page) -> No
     expect(studio.locator("#vw-room-speakers")).to_be_visible()
 
 
-def test_address_opens_its_room_and_an_unknown_address_the_first_room(app: App, open_studio: OpenStudio) -> None:
+def test_url_opens_its_room_and_an_unknown_url_opens_the_first_room(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(url=f"{app.url}/#/library", await_ready=False)
     expect(page.locator("#vw-room-library")).to_be_visible()
     page.evaluate("location.hash = '#/speakers'")  # Former name of the room in URLs.
@@ -121,7 +121,7 @@ def test_browser_back_returns_to_the_previous_script(app: App, studio: Page) -> 
 # --- Two tabs.
 
 
-def test_each_tab_keeps_its_own_draft_and_a_new_tab_copies_the_latest(app: App, studio: Page) -> None:
+def test_each_tab_keeps_its_own_draft_and_a_new_tab_copies_the_latest_draft(app: App, studio: Page) -> None:
     studio.fill("#vw-text", "Mine, in the first tab.")
     await_draft(studio, "Mine, in the first tab.")
     other = studio.context.new_page()

@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 pytestmark = [pytest.mark.quick, pytest.mark.browser]
 
 
-def test_element_error_contains_the_element_and_class(blank: Page) -> None:
+def test_error_about_a_missing_element_contains_its_selector_and_class(blank: Page) -> None:
     found = blank.evaluate("""async () => {
       const { copyOf, getElement, getElements } = await import('/js/common/elements.js');
       document.body.innerHTML = `<input id="a"><button id="b"></button>
@@ -68,7 +68,7 @@ def test_persistent_notice_does_not_expire_and_is_not_replaced(blank: Page) -> N
     assert counts == [0, 1, 0, 1]
 
 
-def test_notice_disappears_with_its_room_unless_it_belongs_to_the_page(blank: Page) -> None:
+def test_notice_disappears_when_its_room_is_left_unless_it_is_page_wide(blank: Page) -> None:
     said = blank.evaluate("""async () => {
       const { Toasts } = await import('/js/app/messages.js');
       document.body.replaceChildren();

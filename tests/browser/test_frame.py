@@ -219,7 +219,7 @@ def test_choosing_a_recording_barely_shifts_the_steps_below(open_studio: OpenStu
 
 @pytest.mark.usefixtures("no_voices")
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_saving_a_take_does_not_shift_older_sets(open_studio: OpenStudio, window: tuple[int, int]) -> None:
+def test_saving_a_take_does_not_shift_older_sets_of_takes(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
     enter(page, "design")
     # The text is too short for reference audio, so the form shows a hint.
@@ -313,7 +313,7 @@ def test_notification_does_not_overlap_the_page_content(open_studio: OpenStudio,
     expect(toast).to_have_count(0)
 
 
-def test_late_script_shows_the_title_first_and_causes_no_layout_shift(open_studio: OpenStudio) -> None:
+def test_late_javascript_shows_the_title_first_and_causes_no_layout_shift(open_studio: OpenStudio) -> None:
     page = open_studio()
     held: list[Route] = []
     is_held = True
@@ -399,7 +399,7 @@ def test_late_stylesheet_causes_no_layout_shift(open_studio: OpenStudio) -> None
     assert sum(shift["value"] for shift in shifts) < MAX_SHIFT, shifts
 
 
-def test_very_low_window_scrolls_as_a_whole(open_studio: OpenStudio) -> None:
+def test_page_scrolls_as_a_whole_in_a_very_low_window(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 640, "height": 320})
     assert page.evaluate("document.documentElement.scrollHeight > innerHeight")
     for room in ROOMS:
@@ -440,7 +440,7 @@ def test_each_room_keeps_its_scroll_position(open_studio: OpenStudio) -> None:
     ("locale", "title"),
     [("en-GB", "Voicewright Open text-to-speech studio"), ("zh-CN", "Voicewright 开放的语音合成工作室"), ("fr", None)],
 )
-def test_name_is_visible_before_the_page_has_loaded(
+def test_product_name_is_visible_before_the_page_has_loaded(
     open_studio: OpenStudio, app: App, locale: str, title: str | None
 ) -> None:
     page = open_studio(locale=locale, has_own_window=True)
@@ -454,7 +454,7 @@ def test_name_is_visible_before_the_page_has_loaded(
         route.abort()
 
 
-def test_page_speaks_before_gradio_has_loaded_and_does_not_change_afterwards(open_studio: OpenStudio, app: App) -> None:
+def test_page_works_before_gradio_has_loaded_and_does_not_change_afterwards(open_studio: OpenStudio, app: App) -> None:
     page = open_studio(url="about:blank", await_ready=False, has_own_window=True)
     held: list[Route] = []
     page.route("**/assets/index-*", lambda route: held.append(route))
@@ -473,7 +473,7 @@ def test_page_speaks_before_gradio_has_loaded_and_does_not_change_afterwards(ope
     assert sum(shift["value"] for shift in page.evaluate("shifts")[before:]) < MAX_SHIFT / 10
 
 
-def test_document_is_compressed(app: App) -> None:
+def test_html_document_is_compressed(app: App) -> None:
     with httpx.Client(base_url=app.url, trust_env=False) as client:
         response = client.get("/", headers={"accept-encoding": "gzip"})
         assert response.headers["content-encoding"] == "gzip"

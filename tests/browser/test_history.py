@@ -215,7 +215,7 @@ def test_deleted_take_can_be_restored(studio: Page) -> None:
     expect(history_row(studio, "Gone and back.")).to_be_visible()
 
 
-def test_remade_take_has_identical_bytes(app: App, studio: Page) -> None:
+def test_regenerated_take_has_identical_bytes(app: App, studio: Page) -> None:
     first = kept_take(studio, "The same again.")
     enter(studio, "library")
     row = studio.locator(f"[data-take='{first}']")
@@ -229,7 +229,7 @@ def test_remade_take_has_identical_bytes(app: App, studio: Page) -> None:
     assert np.array_equal(pcm_of(app, again), pcm_of(app, first))
 
 
-def test_remade_take_appears_in_the_active_search(studio: Page) -> None:
+def test_regenerated_take_appears_in_the_active_search(studio: Page) -> None:
     first = kept_take(studio, "A kingfisher dives.")
     enter(studio, "library")
     studio.fill("#vw-takes-search", "kingfisher")
@@ -456,7 +456,7 @@ def test_player_bar_shows_the_request_as_code_before_the_first_take(open_studio:
     expect(page.locator("#vw-design-description-error")).to_contain_text("Describe the voice")
 
 
-def test_studio_without_a_store_shows_a_notice_and_speaks(studio: Page) -> None:
+def test_studio_without_storage_shows_a_notice_and_generates_speech(studio: Page) -> None:
     studio.route("**/studio/takes*", lambda route: route.fulfill(status=404, json={"detail": "Not Found"}))
     studio.fill("#vw-text", "Nobody keeps this.")
     studio.click("#vw-speak")

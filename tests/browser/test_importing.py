@@ -49,7 +49,7 @@ def test_chapters_of_a_book_become_a_script_with_its_title(studio: Page) -> None
     assert texts(studio) == ["Chapter One", "It was a dark night.", "Wind & rain came. On.", 'The "end"', "重庆漢"]
 
 
-def test_subtitles_are_opened_once_if_the_user_opens_them_again_while_they_are_read(studio: Page) -> None:
+def test_subtitle_file_opened_twice_while_it_is_read_is_imported_once(studio: Page) -> None:
     srt = b"1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n00:00:04,400 --> 00:00:05,000\nTwo.\n"
     film: FilePayload = {"name": "film.srt", "mimeType": "text/plain", "buffer": srt}
     held: list[Route] = []
@@ -125,7 +125,7 @@ def test_subtitles_are_exported_at_their_times(studio: Page) -> None:
     assert samples[round(4.4 * 24_000) :].any()
 
 
-def test_subtitles_replace_only_the_untouched_sample_script(studio: Page) -> None:
+def test_subtitles_replace_only_an_unchanged_sample_script(studio: Page) -> None:
     srt = b"1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n00:00:04,400 --> 00:00:05,000\nTwo.\n"
     film: FilePayload = {"name": "film.srt", "mimeType": "text/plain", "buffer": srt}
     enter_script(studio)
@@ -142,7 +142,7 @@ def test_subtitles_replace_only_the_untouched_sample_script(studio: Page) -> Non
     expect(studio.locator("#vw-script-lines > li")).to_have_count(4)
 
 
-def test_times_of_subtitles_are_not_kept_in_files_per_chapter(studio: Page) -> None:
+def test_export_with_one_file_per_chapter_ignores_subtitle_times(studio: Page) -> None:
     line = {"id": "0" * 16, "text": "One.", "voice": None, "starts": 1.0, "chapter": "Morning"}
     address = f"{origin(studio)}/studio/scripts/{'c' * 16}"
     assert studio.request.put(address, data={"name": "Film", "gap_s": 0.4, "lines": [line], "seconds": 1.0}).ok
@@ -173,7 +173,7 @@ def test_footnotes_of_a_document_are_an_optional_chapter(studio: Page) -> None:
 
 
 @pytest.mark.parametrize("room", ["speakers", "clone"])
-def test_imported_letter_uses_the_room_settings_and_replacing_can_be_undone(studio: Page, room: str) -> None:
+def test_file_import_replaces_the_text_of_the_room_and_can_be_undone(studio: Page, room: str) -> None:
     studio.fill("#vw-text", "My own words.")
     enter(studio, room)
     studio.set_input_files("#vw-text-file", LETTER)
@@ -331,7 +331,7 @@ def test_content_options_are_chosen_with_the_chapters(studio: Page, tmp_path: Pa
         )
 
 
-def test_kinds_of_content_have_chinese_names(open_studio: OpenStudio) -> None:
+def test_content_options_of_an_import_have_chinese_names(open_studio: OpenStudio) -> None:
     studio = open_studio(locale="zh-CN")
     text = b"One\n===\n\n- [x] Tea\n\n1. Fill it.\n\n    x = 1\n"
     studio.set_input_files("#vw-text-file", {"name": "Tea.md", "mimeType": "text/markdown", "buffer": text})
@@ -351,7 +351,7 @@ def test_kinds_of_content_have_chinese_names(open_studio: OpenStudio) -> None:
 
 
 @pytest.mark.skipif(HAS_EXTRACTOR, reason="trafilatura is installed")
-def test_web_page_import_without_the_extra_shows_an_error(studio: Page) -> None:
+def test_web_page_import_without_its_optional_package_shows_an_error(studio: Page) -> None:
     studio.click("#vw-text-web")
     studio.fill("#vw-web-address", "voices.example/rivers")
     studio.click("#vw-web-go")
@@ -445,7 +445,7 @@ def test_import_over_the_line_limit_is_refused_before_adding_lines(studio: Page)
     assert texts(studio) == before
 
 
-def test_chat_export_becomes_a_script_with_its_senders_and_lists_omissions(studio: Page) -> None:
+def test_chat_export_becomes_a_script_and_omitted_messages_are_listed(studio: Page) -> None:
     rows = (
         "[31.12.25, 22:30:15] Family: \u200eMessages and calls are end-to-end encrypted.",
         "[31.12.25, 22:30:20] Mary: Hello.",

@@ -165,7 +165,7 @@ def test_voice_can_be_exported_and_imported_as_a_file(
     assert (after.reference == before.reference).all()
 
 
-def test_voice_file_without_consent_requires_consent_before_import(
+def test_import_of_a_voice_file_without_consent_asks_for_consent(
     studio: Page, client: httpx.Client, tmp_path: Path
 ) -> None:
     sound = (voice(3.0, 4) * 32767).astype("int16")
@@ -202,7 +202,7 @@ def test_stored_voice_can_be_played_and_used_to_speak(studio: Page, keep: Callab
     silence(studio)
 
 
-def test_unplayable_recording_is_reported(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
+def test_voice_recording_that_cannot_be_played_is_reported(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
     carla = keep("Carla")
     studio.route("**/v1/audio/voices/*/audio", lambda route: route.fulfill(body=b"no sound"))
     found = opened(studio, carla)
@@ -218,7 +218,9 @@ def test_unplayable_recording_is_reported(studio: Page, keep: Callable[..., dict
     expect(studio.locator(".vw-toast")).to_have_text(error_text)
 
 
-def test_list_error_disappears_once_the_list_loads(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
+def test_error_of_the_voice_list_disappears_once_the_list_loads(
+    studio: Page, keep: Callable[..., dict[str, Any]]
+) -> None:
     keep("Carla")
     said = {"error": {"code": "runtime_away", "message": "The connection to the runtime was lost."}}
     studio.route(f"**{VOICES}", lambda route: route.fulfill(status=503, json=said))
@@ -231,7 +233,7 @@ def test_list_error_disappears_once_the_list_loads(studio: Page, keep: Callable[
     expect(studio.locator("#vw-voices-error")).to_be_empty()
 
 
-def test_imported_voice_with_a_taken_name_can_be_saved_under_another(
+def test_imported_voice_with_a_used_name_can_be_saved_under_another_name(
     studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     keep("Peter")

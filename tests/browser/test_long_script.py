@@ -57,7 +57,7 @@ def await_line(page: Page, number: int) -> tuple[int, dict[str, int]]:
     return reached, counts
 
 
-def test_spoken_line_of_a_long_script_costs_few_updates(open_studio: OpenStudio, app: App) -> None:
+def test_generated_line_of_a_long_script_causes_few_page_updates(open_studio: OpenStudio, app: App) -> None:
     page = open_script(open_studio, app)
     page.click("#vw-script-files")
     page.click("#vw-script-go")
@@ -69,7 +69,7 @@ def test_spoken_line_of_a_long_script_costs_few_updates(open_studio: OpenStudio,
     assert costs["written"] < 40
 
 
-def test_growing_audio_of_a_visible_line_changes_only_its_length(open_studio: OpenStudio) -> None:
+def test_growing_audio_of_a_visible_line_changes_only_the_displayed_length(open_studio: OpenStudio) -> None:
     page = open_studio(script=COUNTED)
     enter_script(page)
     new_script(page, "Harbour")
@@ -89,7 +89,7 @@ def test_growing_audio_of_a_visible_line_changes_only_its_length(open_studio: Op
     assert page.evaluate("[...changed].filter((name) => !/length|paper|sounding/.test(name))") == []
 
 
-def test_only_lines_near_the_window_have_fields(open_studio: OpenStudio, app: App) -> None:
+def test_only_script_lines_near_the_visible_area_have_input_fields(open_studio: OpenStudio, app: App) -> None:
     page = open_script(open_studio, app)
     fields = page.locator("#vw-script-lines .vw-line-text")
     assert fields.count() < 80

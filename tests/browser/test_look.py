@@ -92,7 +92,7 @@ def test_speaker_sample_plays_with_one_click_and_is_cached(studio: Page) -> None
     expect(studio.locator("#vw-star"), "a sample is not kept").to_be_hidden()
 
 
-def test_published_speakers_have_portraits_and_unknown_ones_a_plain_row(studio: Page) -> None:
+def test_published_speakers_have_portraits_and_unknown_speakers_have_a_plain_row(studio: Page) -> None:
     published = ["serena", "vivian", "uncle_fu", "ryan", "aiden", "ono_anna", "sohee", "eric", "dylan"]
 
     def another(route: Route) -> None:
@@ -216,7 +216,7 @@ def test_speaker_can_be_selected_and_played_by_keyboard_only(studio: Page) -> No
     expect(studio.locator("#vw-room-design")).to_be_visible()
 
 
-def test_two_pages_do_not_affect_each_other(open_studio: OpenStudio) -> None:
+def test_two_open_pages_do_not_affect_each_other(open_studio: OpenStudio) -> None:
     first, other = open_studio(), open_studio()
     for page in (first, other):
         page.fill("#vw-text", 8 * "The boat came back in the evening. ")

@@ -237,7 +237,7 @@ def test_runtime_crash_is_reported_and_the_page_recovers(app: App, studio: Page)
     assert int(reading(studio, "frames")) > 0
 
 
-def test_speaking_during_a_runtime_restart_waits_or_reports_the_outage(app: App, studio: Page) -> None:
+def test_speech_request_during_a_runtime_restart_waits_or_reports_the_outage(app: App, studio: Page) -> None:
     os.kill(app.runtime_pid, signal.SIGKILL)
     expect(studio.locator("#vw-status")).to_have_attribute("data-state", "waiting")
     studio.click("#vw-speak")
@@ -344,7 +344,7 @@ def test_mode_without_a_checkpoint_is_shown_with_the_reason(studio: Page) -> Non
     expect(studio.locator("#vw-speak")).to_be_enabled()
 
 
-def test_page_marks_random_weights_and_shows_checkpoint_names(studio: Page) -> None:
+def test_page_warns_about_random_weights_and_shows_checkpoint_names(studio: Page) -> None:
     def mute(route: Route) -> None:
         listing = route.fetch().json()
         route.fulfill(json={**listing, "data": [{**card, "speaks": False} for card in listing["data"]]})
@@ -430,7 +430,7 @@ def test_page_loads_few_files(open_studio: OpenStudio) -> None:
 
 
 @pytest.mark.quick
-def test_port_answers_head_requests_and_blocks_gradio_file_routes(app: App) -> None:
+def test_studio_answers_head_requests_and_blocks_gradio_file_routes(app: App) -> None:
     with httpx.Client(base_url=app.url, trust_env=False) as client:
         for path in ("/", "/health", "/ready", "/v1/models", "/studio/status"):
             assert client.head(path).status_code == 200, path

@@ -65,7 +65,7 @@ def test_toast_is_readable_with_forced_colours(open_studio: OpenStudio) -> None:
     assert remove_recording(page).evaluate(CANVAS)
 
 
-def test_landscape_phone_gives_the_room_half_of_the_window(open_studio: OpenStudio) -> None:
+def test_room_gets_half_of_the_window_on_a_landscape_phone(open_studio: OpenStudio) -> None:
     page = phone(open_studio, 844, 390)
     kept_take(page, "Hi.")
     enter(page, "clone")
@@ -107,7 +107,7 @@ def tops(page: Page, *selectors: str) -> list[int]:
     return sorted(set(page.evaluate(script, selectors)))
 
 
-def test_filters_are_in_one_row_and_each_blended_voice_has_its_own_row(open_studio: OpenStudio) -> None:
+def test_voice_filters_share_a_row_and_each_blended_voice_has_its_own_row(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 390, "height": 844})
     enter(page, "library")
     assert len(tops(page, "#vw-takes-room", "#vw-takes-day", "#vw-takes-select")) == 1
@@ -142,7 +142,7 @@ def test_time_of_a_take_is_displayed_after_a_right_to_left_name(open_studio: Ope
     assert ends[1] >= ends[0] - 1
 
 
-def test_saving_shows_its_error_in_view_and_does_not_restart_the_clone(open_studio: OpenStudio) -> None:
+def test_error_on_saving_a_clone_is_in_view_and_does_not_restart_cloning(open_studio: OpenStudio) -> None:
     page = phone(open_studio, 390, 640)
     asked: list[str] = []
 
@@ -173,7 +173,7 @@ def test_saving_shows_its_error_in_view_and_does_not_restart_the_clone(open_stud
     assert len(asked) == 1
 
 
-def test_refused_transcript_opens_its_step(open_studio: OpenStudio) -> None:
+def test_refused_transcript_opens_the_transcript_step(open_studio: OpenStudio) -> None:
     page = phone(open_studio)
 
     def refuse(route: Route) -> None:
@@ -191,7 +191,7 @@ def test_refused_transcript_opens_its_step(open_studio: OpenStudio) -> None:
     expect(page.locator("#vw-room-clone [data-error-for=ref_text]")).to_have_text("No.")
 
 
-def test_transcript_of_another_text_gives_the_same_error_in_its_step_and_on_saving(open_studio: OpenStudio) -> None:
+def test_wrong_transcript_gives_the_same_error_in_the_transcript_step_and_on_saving(open_studio: OpenStudio) -> None:
     page = phone(open_studio)
     enter(page, "clone")
     to_words(page, {**wav(4.0), "buffer": audio_file(generate(seed=1))})

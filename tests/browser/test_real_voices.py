@@ -148,7 +148,9 @@ def test_waiting_or_failed_download_causes_no_layout_shift(open_studio: OpenStud
     hub.status = hub.rate = hub.hold_at = None
 
 
-def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: OpenStudio, own: App, hub: Hub) -> None:
+def test_host_can_download_a_full_model_while_the_embedded_voice_speaks(
+    open_studio: OpenStudio, own: App, hub: Hub
+) -> None:
     hub.status = None
     page = open_studio(url=own.url)
     recall_a_take(page)

@@ -47,9 +47,7 @@ def sound(page: Page) -> None:
     assert results.violations_count == 0, results.generate_report()
 
 
-def test_host_downloads_the_recogniser_which_writes_and_compares_transcripts(
-    open_studio: OpenStudio, own: App, hub: Hub
-) -> None:
+def test_downloaded_recogniser_writes_and_compares_transcripts(open_studio: OpenStudio, own: App, hub: Hub) -> None:
     page = open_studio(url=own.url)
     visitor = open_studio(url=f"http://{INSECURE_HOST}:{own.port}")
     enter(visitor, "clone")

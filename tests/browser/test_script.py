@@ -110,7 +110,7 @@ def test_generating_a_line_again_keeps_the_other_lines(script: Page, app: App) -
     await_stored(script, app, after)  # The earlier takes are kept.
 
 
-def test_earlier_take_of_a_line_can_be_heard_and_chosen(script: Page, app: App) -> None:
+def test_earlier_take_of_a_line_can_be_played_and_selected(script: Page, app: App) -> None:
     text_of(script, 2).fill("No other test says this. [pause 0.3s] None.")
     make_all(script)
     before = stored_script(script, app)["lines"][1]

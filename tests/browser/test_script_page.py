@@ -268,7 +268,7 @@ def test_subtitle_and_text_files_can_be_opened(script: Page) -> None:
 @pytest.mark.parametrize(
     ("name", "scheme", "width"), [("", "light", 1200), ("-dark", "dark", 1200), ("-phone", "light", 360)]
 )
-def test_script_room_fits_the_window_and_is_screenshotted(
+def test_script_room_needs_no_horizontal_scrolling(
     open_studio: OpenStudio, app: App, name: str, scheme: str, width: int
 ) -> None:
     viewport = {"width": width, "height": 860}

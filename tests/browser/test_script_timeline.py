@@ -65,7 +65,7 @@ def test_clip_length_equals_the_audio_length_of_its_line(script: Page, app: App)
     assert clip(script, 2).locator("path").get_attribute("d"), "also before anything was fetched"
 
 
-def test_played_script_is_a_single_audio_in_the_player_bar(script: Page, app: App) -> None:
+def test_played_script_is_one_recording_in_the_player_bar(script: Page, app: App) -> None:
     make_all(script)
     expected, lines = joined(script, app)
     script.click("#vw-speak")
@@ -217,7 +217,7 @@ def test_drag_can_be_undone_without_losing_other_edits(script: Page) -> None:
     expect(script.locator("#vw-script-name")).to_have_value("The hat")
 
 
-def test_undo_of_the_browser_in_a_pause_changes_the_timeline_too(script: Page) -> None:
+def test_browser_undo_in_a_pause_field_updates_the_timeline(script: Page) -> None:
     timeline = script.locator("#vw-script-timeline")
     before = float(timeline.get_attribute("aria-valuemax") or 0)
     line(script, 1).locator(".vw-line-open").click()

@@ -89,7 +89,7 @@ def test_only_configured_origins_may_frame_the_page(browser: Browser, app: App, 
 
 
 @pytest.mark.parametrize("path", ["docs/api", "openapi"])
-def test_content_security_policy_leaves_other_pages_working(browser: Browser, app: App, path: str) -> None:
+def test_documentation_pages_open_without_console_messages(browser: Browser, app: App, path: str) -> None:
     page: Page = browser.new_page(color_scheme="dark")
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))

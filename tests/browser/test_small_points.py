@@ -109,7 +109,7 @@ def test_preview_of_a_pronunciation_does_not_stop_playback(studio: Page) -> None
     studio.keyboard.press("Escape")
 
 
-def test_voices_are_sorted_by_number_and_appear_when_the_window_gets_the_focus(
+def test_new_voices_appear_on_window_focus_in_the_order_of_their_numbers(
     studio: Page, app: App, no_voices: None
 ) -> None:
     for number in (10, 2, 1):
@@ -137,7 +137,7 @@ def test_error_of_an_empty_text_is_shown_at_the_field(studio: Page) -> None:
     assert place_of(error)["y"] < place_of(studio.locator(".vw-text-facts"))["y"]
 
 
-def test_related_settings_of_a_line_are_in_one_row(script: Page) -> None:
+def test_related_settings_of_a_script_line_are_in_one_row(script: Page) -> None:
     script.set_viewport_size({"width": 1280, "height": 860})
     line = script.locator("#vw-script-lines > li").first
     line.locator(".vw-line-open").click()
@@ -186,7 +186,7 @@ def test_changes_of_another_tab_appear_without_focus(studio: Page, app: App, no_
         other.close()
 
 
-def test_audible_time_is_never_before_the_arrival_of_the_audio(open_studio: OpenStudio) -> None:
+def test_displayed_audible_time_is_not_before_the_first_received_audio(open_studio: OpenStudio) -> None:
     # A fake clock, as an output has after a stall of some seconds.
     page = open_studio(
         script="AudioContext.prototype.getOutputTimestamp = function () {"
@@ -207,7 +207,7 @@ def test_printed_script_has_its_lines_and_no_controls(studio: Page) -> None:
         expect(studio.locator(control)).to_be_hidden()
 
 
-def test_export_over_the_servers_limit_is_refused_before_it_starts_and_offered_by_chapter(
+def test_export_over_the_server_limit_is_refused_and_offered_by_chapter(
     open_studio: OpenStudio,
 ) -> None:
     def limited(route: Route) -> None:

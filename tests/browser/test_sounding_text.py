@@ -111,7 +111,7 @@ MARKED_IN_SCRIPT = """() => {
 }"""
 
 
-def test_spoken_sentence_of_a_script_is_highlighted_at_its_place(open_studio: OpenStudio) -> None:
+def test_spoken_sentence_is_highlighted_in_its_script_line(open_studio: OpenStudio) -> None:
     page = open_studio()
     enter_script(page)
     new_script(page, "At the river")

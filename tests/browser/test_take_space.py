@@ -45,7 +45,7 @@ def fill(page: Page, count: int) -> list[str]:
     return [keep_take(page, number) for number in range(count)]
 
 
-def test_library_shows_the_take_limit_and_warns_before_it(page: Page) -> None:
+def test_library_shows_the_take_limit_and_warns_before_it_is_reached(page: Page) -> None:
     fill(page, 8)
     enter(page, "library")
     expect(page.locator("#vw-takes-space")).to_have_text("8 of 10 takes")

@@ -57,7 +57,9 @@ def test_long_text_is_counted_and_converted_to_a_script_with_one_click(studio: P
 
 
 @pytest.mark.parametrize("repeats", [5, 7], ids=["one_take", "script"])
-def test_row_below_a_long_text_has_one_line_in_a_window_of_1280_pixels(open_studio: OpenStudio, repeats: int) -> None:
+def test_character_count_and_buttons_of_a_long_text_share_a_row_at_1280_pixels(
+    open_studio: OpenStudio, repeats: int
+) -> None:
     page = open_studio(viewport={"width": 1280, "height": 860})
     page.fill("#vw-text", SENTENCE * 12 * repeats)
     expect(page.locator("#vw-text-script")).to_be_visible()
@@ -67,7 +69,7 @@ def test_row_below_a_long_text_has_one_line_in_a_window_of_1280_pixels(open_stud
     assert ways["y"] <= count["y"] + count["height"] / 2 <= ways["y"] + ways["height"]
 
 
-def test_text_above_the_limit_is_spoken_as_a_script_in_one_press(studio: Page) -> None:
+def test_text_above_the_limit_is_spoken_as_a_script_with_one_click(studio: Page) -> None:
     choose(studio, "Clara")
     long = "\n\n".join(f"Paragraph {n}. {SENTENCE * 2}" for n in range(40))
     studio.fill("#vw-text", long)

@@ -48,7 +48,7 @@ def app(app_with_demo_voice: App) -> App:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_room_is_screenshotted_in_use(open_studio: OpenStudio, scheme: str) -> None:
+def test_screenshots_show_every_room_in_use(open_studio: OpenStudio, scheme: str) -> None:
     page = open_studio(color_scheme=scheme, viewport={"width": 1280, "height": 960})
     kept_take(page, TEXT)
     await_end(page)

@@ -71,7 +71,7 @@ def newest(page: Page, app: App) -> dict[str, Any]:
     return takes[0]
 
 
-def test_each_clause_is_spoken_and_marked_while_the_next_one_is_typed(app: App, sent: tuple[Page, Sent]) -> None:
+def test_each_clause_is_spoken_and_marked_while_the_next_clause_is_typed(app: App, sent: tuple[Page, Sent]) -> None:
     page, messages = sent
     start(page, app)
     page.keyboard.type("The boat came back,")
@@ -200,7 +200,7 @@ def test_leaving_the_room_or_losing_the_connection_ends_typed_speech(app: App, s
     expect(page.locator("#vw-text")).to_have_value("One, two, three, and")
 
 
-def test_composed_text_is_spoken_when_it_is_committed(app: App, sent: tuple[Page, Sent]) -> None:
+def test_text_composed_with_an_input_method_is_spoken_when_committed(app: App, sent: tuple[Page, Sent]) -> None:
     page, messages = sent
     start(page, app)
     keyboard = page.context.new_cdp_session(page)

@@ -68,7 +68,7 @@ def test_selected_voice_stays_visible_when_recent_voices_are_listed(studio: Page
     assert studio.evaluate(seen)
 
 
-def test_deleting_the_selected_voice_falls_back_to_the_previous_one(
+def test_deleting_the_selected_voice_selects_the_previous_voice(
     app: App, studio: Page, keep: Callable[..., str]
 ) -> None:
     marta = keep("Marta")

@@ -102,7 +102,7 @@ def test_chunks_of_any_size_join_without_a_seam(play: Any) -> None:
     assert np.array_equal(played.sounding, exact(pcm))
 
 
-def test_playback_waits_for_the_target_buffer_and_no_longer(play: Any) -> None:
+def test_playback_starts_as_soon_as_the_target_buffer_is_full(play: Any) -> None:
     pcm = sound(4)
     schedule = [
         begin(target=2 * FRAME_SAMPLES),
@@ -155,7 +155,7 @@ def test_short_take_plays_without_reaching_the_target_buffer(play: Any) -> None:
 
 
 @pytest.mark.quick
-def test_stall_is_counted_faded_and_loses_no_samples(play: Any) -> None:
+def test_stall_is_counted_and_faded_out_and_loses_no_samples(play: Any) -> None:
     pcm = sound(6)
     schedule = [begin(), push(0, pcm[: 2 * FRAME_SAMPLES]), push(0.4, pcm[2 * FRAME_SAMPLES :]), end(0.4)]
     played = play(1.2, schedule)
@@ -245,7 +245,7 @@ def test_stop_silences_within_five_milliseconds(play: Any) -> None:
 
 
 @pytest.mark.quick
-def test_new_take_plays_no_samples_of_the_previous_one(play: Any) -> None:
+def test_new_take_plays_no_samples_of_the_previous_take(play: Any) -> None:
     old, new = sound(10, seed=1), sound(3, seed=2)
     schedule = [begin(), push(0, old), begin(take=2, at=0.2), push(0.25, old, take=1), push(0.3, new, take=2)]
     played = play(0.8, [*schedule, end(0.3, take=1), end(0.3, take=2)])

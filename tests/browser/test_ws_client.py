@@ -92,7 +92,7 @@ def test_finished_utterance_accepts_no_more_text(blank: Page, server: RunningSer
     assert script(blank, body, url=server.socket) == "the text of this utterance is finished"
 
 
-def test_docs_page_example_speaks(blank: Page, server: RunningServer) -> None:
+def test_documented_javascript_example_generates_speech(blank: Page, server: RunningServer) -> None:
     (example,) = re.findall(r"```html\n(.*?)```", (CLIENT / "README.md").read_text("utf-8"), re.DOTALL)
     example = example.replace("./voicewright.js", "/clients/js/voicewright.js")
     blank.set_content(example.replace("ws://localhost:8210/v1/audio/speech/stream", server.socket))
@@ -130,7 +130,7 @@ async def greet(socket: ServerConnection) -> None:
     await socket.send(json.dumps({"type": "session.created", "models": [], "limits": {}}))
 
 
-def test_api_key_is_sent_as_subprotocol_and_ticket_in_the_address(blank: Page) -> None:
+def test_api_key_is_sent_as_subprotocol_and_ticket_in_the_url(blank: Page) -> None:
     asked: list[tuple[str, str]] = []
 
     async def note(socket: ServerConnection) -> None:

@@ -46,7 +46,7 @@ def content_of(result: CallToolResult) -> Any:
     return said
 
 
-def test_model_designs_three_takes_saves_one_as_voice_and_speaks(app: App) -> None:
+def test_mcp_tools_design_takes_save_a_voice_and_speak_with_it(app: App) -> None:
     async def run() -> None:
         async with session(app) as tools:
 
@@ -133,7 +133,7 @@ def test_stored_voice_speaks_with_a_style_and_is_reproducible(app: App) -> None:
         page.predict(voice="Nephew", api_name="/delete_voice")
 
 
-def test_tags_and_pronunciations_apply_to_one_call_and_takes_have_captions(app: App) -> None:
+def test_calls_accept_tags_and_pronunciations_and_takes_have_captions(app: App) -> None:
     page = Client(app.url, verbose=False)
     spoken = {"text": "Ask Win.", "voice": "clara", "instruct": "excited", "seed": 4}
     plain = Path(page.predict(**spoken, api_name="/speak")["wav"]).read_bytes()[44:]
@@ -204,7 +204,7 @@ def test_omitted_parts_of_speech_are_reported_in_the_result(app: App) -> None:
     assert asyncio.run(by_mcp()) == []
 
 
-def test_cross_origin_page_cannot_call_tools(app: App) -> None:
+def test_page_of_another_origin_cannot_call_mcp_tools(app: App) -> None:
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_takes", "arguments": {}}}
     headers = {"accept": "application/json, text/event-stream", "origin": "http://elsewhere.example"}
     answer = httpx.post(f"{app.url}/mcp", json=ask, headers=headers, trust_env=False)
@@ -215,7 +215,7 @@ def test_cross_origin_page_cannot_call_tools(app: App) -> None:
     )
 
 
-def test_gradio_client_gives_the_same_results(app: App) -> None:
+def test_gradio_client_designs_takes_saves_a_voice_and_speaks(app: App) -> None:
     page = Client(app.url, verbose=False)
     takes = page.predict(description=DESCRIPTION, text=TEXT, takes=2, api_name="/design")
     sounds = [Path(take["wav"]).read_bytes() for take in takes]
@@ -250,6 +250,6 @@ def test_gradio_client_gives_the_same_results(app: App) -> None:
         ("keep", {"take": "nothing", "name": "x"}, "take"),
     ],
 )
-def test_failed_action_returns_one_sentence(app: App, action: str, asked: dict[str, Any], sentence: str) -> None:
+def test_failed_gradio_call_returns_one_sentence(app: App, action: str, asked: dict[str, Any], sentence: str) -> None:
     with pytest.raises(AppError, match=sentence):
         Client(app.url, verbose=False).predict(**asked, api_name=f"/{action}")

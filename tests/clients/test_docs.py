@@ -67,7 +67,7 @@ def run(command: list[str], folder: Path) -> str:
     return ended.stdout.strip()
 
 
-def test_every_example_has_its_test() -> None:
+def test_every_example_in_the_documentation_has_a_test() -> None:
     assert len(examples("python", PYTHON_PAGE)) == len(PYTHON)
     assert len(examples("js", JAVASCRIPT_PAGE)) == len(JAVASCRIPT)
     assert len(examples("html", JAVASCRIPT_PAGE)) == 1  # tests/browser/test_ws_client.py runs this example.
@@ -118,7 +118,7 @@ def command(language: str, code: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("language", "code"), EXAMPLES)
-def test_docs_examples_run(app: App, recording: Path, tmp_path: Path, language: str, code: str) -> None:
+def test_documentation_examples_run(app: App, recording: Path, tmp_path: Path, language: str, code: str) -> None:
     shutil.copy(recording, tmp_path / "voice.wav")
     before = set(tmp_path.iterdir())
     said = run(command(language, ADDRESS.sub(app.url.removeprefix("http://"), code), tmp_path), tmp_path)

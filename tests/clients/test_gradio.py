@@ -36,7 +36,7 @@ def test_gradio_call_returns_the_audio_of_the_runtime(app: App, page: Client) ->
     assert np.abs(heard - native).max() <= 1
 
 
-def test_described_voice_can_be_used(page: Client) -> None:
+def test_described_voice_can_be_used_through_the_gradio_api(page: Client) -> None:
     spoken = page.predict(text=TEXT, mode="voice_design", instruct="A woman with a low voice.", api_name="/speak")
     assert Path(spoken["wav"]).stat().st_size > 24_000
     assert spoken["seed"] >= 0
@@ -50,7 +50,7 @@ def test_described_voice_can_be_used(page: Client) -> None:
         ({"text": TEXT, "mode": "song"}, "it must be CustomVoice, VoiceDesign or Base"),
     ],
 )
-def test_error_equals_the_message_of_the_runtime(page: Client, asked: dict[str, Any], sentence: str) -> None:
+def test_gradio_error_equals_the_message_of_the_runtime(page: Client, asked: dict[str, Any], sentence: str) -> None:
     with pytest.raises(AppError, match=sentence):
         page.predict(**asked, api_name="/speak")
 
@@ -73,7 +73,7 @@ def test_gradio_routes_work_over_plain_http(app: App) -> None:
     assert (found.status_code, found.content[:4]) == (200, b"RIFF")
 
 
-def test_files_that_the_call_did_not_create_are_not_served(app: App) -> None:
+def test_gradio_routes_serve_only_files_that_the_call_created(app: App) -> None:
     cache = Path(gettempdir()) / "gradio"
     for path in (
         __file__,

@@ -321,7 +321,7 @@ def test_footnotes_are_a_separate_chapter_in_reference_order() -> None:
         ([("decimalZero", "Step %1:"), ("none", "%2")], ["Step 01:", "", "", "Step 02:", "", "Step 03:", "Step 05:"]),
     ],
 )
-def test_lists_have_their_displayed_numbers(kinds: list[tuple[str, str]], expected: list[str]) -> None:
+def test_list_items_have_their_displayed_numbers(kinds: list[tuple[str, str]], expected: list[str]) -> None:
     places = [(0, 1), (1, 1), (1, 1), (0, 1), (1, 1), (0, 2), (0, 3)]
     body = "".join(listed("item", level, numbers) for level, numbers in places)
     assert paragraphs(word(body, numbering=levels(*kinds))) == [f"{one} item".strip() for one in expected]

@@ -221,7 +221,7 @@ def test_table_of_contents_is_distinguished_from_other_lists(nav: str) -> None:
     assert [(one.title, one.paragraphs) for one in chapters] == [("One", ["One", "ALPHA."]), ("Two", ["Two", "BRAVO."])]
 
 
-def test_contents_entry_without_an_anchor_names_the_whole_page() -> None:
+def test_table_of_contents_entry_without_an_anchor_names_the_whole_page() -> None:
     assert [one.title for one in read(book("<p>ALPHA</p>", TOC.replace("#a", "#lost"))).chapters] == ["One"]
 
 
@@ -238,7 +238,7 @@ def test_contents_entry_without_an_anchor_names_the_whole_page() -> None:
         ("c.xhtml?v=2", "c.xhtml"),
     ],
 )
-def test_references_resolve_like_file_system_paths(href: str, entry: str) -> None:
+def test_references_to_pages_resolve_like_file_system_paths(href: str, entry: str) -> None:
     assert paragraphs(book("<p>ALPHA</p>", href=href, entry=entry)) == ["ALPHA"]
 
 
@@ -266,7 +266,7 @@ def test_malformed_pages_are_decoded_and_read(page: bytes) -> None:
     assert list(dict.fromkeys(words)) == ["ALPHA", "é", "q", "BRAVO"]
 
 
-def test_pages_outside_the_spine_are_counted_unless_it_is_empty() -> None:
+def test_pages_outside_the_spine_are_counted_unless_the_spine_is_empty() -> None:
     aside = '<itemref idref="c" linear="no"/>'
     assert paragraphs(book("<p>ALPHA</p>", spine=aside)) == ["ALPHA"]
     more = '<item id="d" href="n.xhtml" media-type="application/xhtml+xml"/>'
@@ -275,7 +275,7 @@ def test_pages_outside_the_spine_are_counted_unless_it_is_empty() -> None:
     assert {note.code: note.count for note in document.notes} == {"asides": 1, "missing_pages": 1}
 
 
-def test_page_without_markup_uses_the_fallback_of_the_book() -> None:
+def test_page_in_an_unsupported_format_is_replaced_by_its_fallback() -> None:
     more = '<item id="p" href="p.pdf" media-type="application/pdf" fallback="c"/>'
     more += '<item id="i" href="i.png" media-type="image/png" fallback="i"/>'
     document = read(book("<p>ALPHA</p>", spine='<itemref idref="p"/><itemref idref="i"/>', more=more))

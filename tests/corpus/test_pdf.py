@@ -75,14 +75,14 @@ def test_glyphs_without_characters_are_counted_and_not_spoken() -> None:
 
 
 @pytest.mark.parametrize("bad", ["BT /F 12 Tf (unclosed", "BT /F 12 Tf [ ( a ] ) TJ <zz> Tj << /x >> ET"])
-def test_a_damaged_page_does_not_hide_the_others(bad: str) -> None:
+def test_a_damaged_page_does_not_hide_the_other_pages(bad: str) -> None:
     data = drawn(TEXT, bad)
     assert paragraphs(data)[0] == "All boats came back."
     assert notes(data)["damaged_pages"] == 1
 
 
 @pytest.mark.parametrize("filter_name", ["FooDecode", "JBIG2Decode"])
-def test_unknown_filters_are_reported_as_damage(filter_name: str) -> None:
+def test_unknown_pdf_filters_are_reported_as_damage(filter_name: str) -> None:
     for contents in ([TEXT, TEXT], [TEXT]):
         data = drawn(*contents)
         end = data.rindex(b"/Length")
@@ -106,13 +106,13 @@ def test_damaged_outline_does_not_hide_the_text() -> None:
     assert paragraphs(data.replace(b"/Catalog", b"/Catalog/Outlines 4 0 R")) == ["All boats came back."]
 
 
-def test_similar_rows_that_are_the_only_row_of_their_pages_are_text() -> None:
+def test_similar_rows_are_text_if_their_pages_have_no_other_rows() -> None:
     data = drawn(*(f"BT /F 12 Tf 60 700 Td (Step {number} of the way) Tj ET" for number in range(1, 5)))
     assert paragraphs(data)[0].startswith("Step 1 of the way")
 
 
 @pytest.mark.parametrize("handler", ["/Filter/FOPN_fLock/V 1/R 2", "/Filter/Adobe.PubSec/V 4", ""])
-async def test_encryption_without_a_password_is_reported_as_such(handler: str) -> None:
+async def test_file_encrypted_without_a_password_is_reported_as_protected(handler: str) -> None:
     data = drawn(TEXT).replace(b"/Root 1 0 R", f"/Root 1 0 R/Encrypt<<{handler}>>/ID[(a)(b)]".encode())
 
     async def receive() -> list[bytes]:

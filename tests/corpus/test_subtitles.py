@@ -124,7 +124,7 @@ def test_sound_descriptions_become_lines_without_speaker_if_requested() -> None:
     assert document.notes == []
 
 
-def test_times_equal_the_times_of_the_file() -> None:
+def test_imported_times_equal_the_times_in_the_subtitle_file() -> None:
     times = {name: read_text((FOLDER / name).read_bytes()).cues for name in LINES}
     assert [(cue.start, cue.end) for cue in times["without_fractions.srt"]] == [(1, 2), (2, 3)]
     assert [(cue.start, cue.end) for cue in times["growing.srt"]] == [(1, 3), (4, 5)]

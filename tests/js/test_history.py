@@ -58,7 +58,7 @@ def test_second_change_of_a_take_is_sent_after_the_first_response(node: Node) ->
     assert len(late["asked"]) == 1  # Two concurrent requests could arrive in any order.
 
 
-def test_refused_change_does_not_block_the_next(node: Node) -> None:
+def test_refused_change_of_a_take_does_not_block_the_next_change(node: Node) -> None:
     seen = after(
         node,
         """async ({ history, answer, page }) => {
@@ -75,7 +75,7 @@ def test_refused_change_does_not_block_the_next(node: Node) -> None:
     assert seen["notes"] == ["studio_unreachable"]
 
 
-def test_page_of_an_earlier_search_is_not_appended(node: Node) -> None:
+def test_result_page_of_an_earlier_search_is_not_appended(node: Node) -> None:
     seen = after(
         node,
         """async ({ history, answer, page }) => {
@@ -91,7 +91,7 @@ def test_page_of_an_earlier_search_is_not_appended(node: Node) -> None:
     assert (seen["ids"], seen["next"]) == (["x"], "x")
 
 
-def test_page_requested_twice_is_appended_once(node: Node) -> None:
+def test_result_page_requested_twice_is_appended_once(node: Node) -> None:
     seen = after(
         node,
         """async ({ history, answer, page }) => {

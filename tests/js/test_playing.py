@@ -99,7 +99,9 @@ def test_start_buffer_is_as_large_as_the_last_take_required(node: Node, arrivals
         ([0, 10, 20, 500], 260),
     ],
 )
-def test_start_is_delayed_by_the_lateness_of_the_last_take(node: Node, arrivals_ms: list[int], hold_ms: int) -> None:
+def test_playback_start_is_delayed_by_the_lateness_of_the_last_take(
+    node: Node, arrivals_ms: list[int], hold_ms: int
+) -> None:
     hold = module(
         node,
         """
@@ -180,7 +182,7 @@ def test_hold_time_scales_with_the_length_of_the_take(node: Node, learnt: list[i
     assert round(hold) == hold_ms
 
 
-def test_single_take_does_not_wait_like_three_concurrent_ones(node: Node) -> None:
+def test_single_take_waits_less_than_three_concurrent_takes(node: Node) -> None:
     holds = module(
         node,
         """

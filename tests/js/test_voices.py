@@ -115,7 +115,7 @@ def test_loaded_modes_determine_the_available_voices(node: Node) -> None:
     assert without_base["first"] is None
 
 
-def test_recent_voices_are_first_and_deleted_ones_left_out(node: Node) -> None:
+def test_recent_voices_are_listed_first_without_deleted_voices(node: Node) -> None:
     before = ["base:gone", "base:v2"]
     found = listed(node, ["custom_voice", "base"], ["custom_voice:angus", "base:v2"], recent=before, kind="mine")
     assert found["lately"] == ["base:v2", "custom_voice:angus"]

@@ -81,7 +81,7 @@ SENTENCE = """async ({ language, english, chosen, error }) => {
 }"""
 
 
-def test_long_wait_is_not_shown_in_seconds_alone(node: Node) -> None:
+def test_long_wait_is_not_shown_only_in_seconds(node: Node) -> None:
     error = {"code": "speech_spent", "message": "-", "facts": {"limit": 600.0, "retry_after_s": 5250.4}}
     for language, spent, wait in (
         ("en", "your 10 min of speech", "in 1 h 28 min"),
