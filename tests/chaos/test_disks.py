@@ -61,7 +61,7 @@ def one_sentence(sentence: str, reason: str, folder: Path) -> None:
     assert str(folder) not in sentence
 
 
-def test_full_disk_is_reported_speech_continues_and_stored_takes_survive_restart(tmp_path: Path) -> None:
+def test_full_disk_is_reported_and_affects_neither_speech_nor_stored_takes(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", KIB) as disk:
         with studio(disk.folder) as (app, client):
             before = [save(client, SOUND, reference=b"RIFF....WAVE") for _ in range(3)]

@@ -56,7 +56,7 @@ def heard(app: App) -> Take:
     return asyncio.run(asyncio.wait_for(speak_text(url, "Good morning, the kettle is on.", **VOICE), 120))
 
 
-def test_clock_jumps_end_no_stream_delete_no_data_and_allow_restart(tmp_path: Path) -> None:
+def test_clock_jumps_affect_no_stream_no_stored_data_and_no_restart(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "model", BRIEF, "custom_voice", seed=1)
     clock = tmp_path / "clock"
     move(clock, 0.0)

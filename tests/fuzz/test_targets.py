@@ -72,7 +72,7 @@ def test_every_mutation_kind_occurs_and_is_reproducible_by_seed() -> None:
         json.loads(line)
 
 
-def test_unparsable_messages_and_a_fifth_of_others_are_mutated_as_bytes() -> None:
+def test_unparsable_messages_and_a_fifth_of_valid_messages_are_mutated_as_bytes() -> None:
     mutation = of_messages("body of omni")
     (data,) = TARGETS["body of omni"].seeds
     mutate = mutator(mutation, lambda changed, most: b"by bytes")

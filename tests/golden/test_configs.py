@@ -76,7 +76,7 @@ def test_every_reference_field_is_read_or_known_to_be_irrelevant() -> None:
 
 @pytest.mark.oracle
 @pytest.mark.skipif(not ORACLE.exists(), reason="no .venv-oracle; tests/golden/oracle_env.sh makes it")
-def test_unseen_configurations_are_read_like_the_reference(tmp_path: Path) -> None:
+def test_new_random_configurations_are_read_like_the_reference(tmp_path: Path) -> None:
     seed, file = int.from_bytes(os.urandom(3)), tmp_path / "truth.json"
     words = [str(ORACLE), "-m", "tests.golden.config_truth", str(seed), str(file)]
     subprocess.run(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)

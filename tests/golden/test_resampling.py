@@ -28,7 +28,7 @@ def test_resampled_length_equals_the_reference(rate: int) -> None:
 
 
 @pytest.mark.parametrize(("rate", "channels", "count"), KEPT)
-def test_samples_of_a_file_equal_the_reference(rate: int, channels: int, count: int) -> None:
+def test_resampled_samples_of_a_file_equal_the_reference(rate: int, channels: int, count: int) -> None:
     file = audio_file(noise(count, channels, rate), rate, subtype="FLOAT")
     heard = read_reference(file, Limits(min_reference_s=0.01))
     wanted = STORED[f"samples_{rate}_{channels}_{count}"]

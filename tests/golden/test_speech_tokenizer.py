@@ -84,7 +84,7 @@ def test_windowed_decodes_equal_the_reference(checkpoint: Checkpoint) -> None:
     np.testing.assert_allclose(windowed[:: int(expected["every"])], expected["samples"], rtol=0, atol=WAVEFORM_ATOL)
 
 
-def test_whole_decode_equals_the_windowed_one_up_to_its_first_seam(loaded: Loaded) -> None:
+def test_full_decode_equals_the_windowed_decode_up_to_the_first_seam(loaded: Loaded) -> None:
     checkpoint = loaded("tiny", "base", SEEDS["tiny"])
     windowed, whole = decoded_both_ways(checkpoint, stored(checkpoint, "windows")["codes"][: WINDOW_FRAMES + 40])
     seam = WINDOW_FRAMES * checkpoint.speech_tokenizer.code2wav.config.samples_per_frame

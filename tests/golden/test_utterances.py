@@ -78,7 +78,7 @@ def test_codes_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
 @pytest.mark.parametrize("name", ["tiny", "odd"])
-def test_codes_equal_the_reference_in_one_batch(loaded: Loaded, name: str, mode: str) -> None:
+def test_batched_codes_equal_the_reference(loaded: Loaded, name: str, mode: str) -> None:
     cases = [case for case in CASES.values() if (case["checkpoint"], case["mode"]) == (name, mode)]
     engine = engine_of(loaded(name, mode, cases[0]["seed"]), slots=len(cases))
     for case, recorder in zip(cases, speak_together(engine, *map(request_of, cases), apart=1), strict=True):
@@ -130,7 +130,9 @@ def test_audio_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) 
 @pytest.mark.parametrize(
     "case", [case for case in CASES.values() if "x_vector" in arrays(case["name"])], ids=lambda case: case["name"]
 )
-def test_reference_encoding_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
+def test_encoded_reference_audio_equals_the_reference_implementation(
+    engine_for: EngineOf, case: dict[str, Any]
+) -> None:
     request = request_of(case)
     assert request.reference is not None
     voice = core_of(engine_for(case), request.mode).voice_cache.read(request.reference, "reference")

@@ -85,7 +85,7 @@ def test_bfloat16_works_on_cuda(folder_of: FolderOf) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_int8_works_on_cuda_rounded_at_load_or_read_from_a_file(
+def test_int8_works_on_cuda_quantized_at_load_or_read_from_a_file(
     folder_of: FolderOf, tmp_path: Path, dtype: str
 ) -> None:
     """The GPU kernels run with bfloat16, and PyTorch's matrix multiplications with float32."""
@@ -102,7 +102,7 @@ def test_int8_works_on_cuda_rounded_at_load_or_read_from_a_file(
     assert all(np.array_equal(codes, spoken[0]) for codes in spoken)
 
 
-def test_cross_checkpoint_embeddings_work_in_graphs_with_cpu_codes(folder_of: FolderOf) -> None:
+def test_cross_checkpoint_embeddings_in_graphs_give_the_codes_of_the_cpu(folder_of: FolderOf) -> None:
     """The other rows of each batch use their own embedding tables.
 
     The CPU uses the plain PyTorch implementation.

@@ -95,13 +95,13 @@ def test_bfloat16_error_is_within_rounding_of_float32(
     assert ours > yardstick - WORSE_THAN_ROUNDING
 
 
-def test_float32_kernels_equal_the_network(network: Code2Wav, device: CudaDevice, codes: Tensor) -> None:
+def test_float32_kernels_equal_the_pytorch_network(network: Code2Wav, device: CudaDevice, codes: Tensor) -> None:
     streams = Code2WavStreams(network, 4, device, torch.float32)
     ours = waves(decoded(streams, [2, 0], codes[:2], [2, 3, FRAMES]))
     assert snr_db(plain(network, codes[:2]), ours) > FLOAT32_DB
 
 
-def test_stream_is_bitwise_identical_alone_and_among_32(streams: Code2WavStreams, codes: Tensor) -> None:
+def test_stream_is_bitwise_identical_alone_and_among_32_streams(streams: Code2WavStreams, codes: Tensor) -> None:
     together = decoded(streams, list(range(32)), codes, [12, FRAMES])
     for row in (0, 7, 31):
         alone = decoded(streams, [33], codes[row : row + 1], [12, FRAMES])
@@ -127,7 +127,9 @@ def test_cloned_stream_continues_from_its_reference(streams: Code2WavStreams, ne
 
 
 @pytest.mark.parametrize("frames", [9, 14, 24])
-def test_captured_reference_steps_leave_identical_state(streams: Code2WavStreams, codes: Tensor, frames: int) -> None:
+def test_reference_decoded_in_graphs_leaves_the_state_of_the_plain_network(
+    streams: Code2WavStreams, codes: Tensor, frames: int
+) -> None:
     reference = codes[0, :frames].to(streams.device.torch_device)
     with torch.inference_mode(), streams.device.stream(Stream.VOICES):
         sound = streams.after(reference)
@@ -137,7 +139,7 @@ def test_captured_reference_steps_leave_identical_state(streams: Code2WavStreams
     assert torch.equal(sound.state.convs[0][sound.parity], state.convs[0][turn])
 
 
-def test_all_decoding_runs_in_graphs(streams: Code2WavStreams, codes: Tensor) -> None:
+def test_every_chunk_is_decoded_in_graphs(streams: Code2WavStreams, codes: Tensor) -> None:
     for frames, rows in ((1, 1), (5, 3), (24, 9), (2, 32)):
         decoded(streams, list(range(rows)), codes[:rows], [frames])
     assert streams.uncaptured == 0

@@ -41,7 +41,7 @@ async def test_mixed_load_of_all_client_kinds_leaks_no_resources(folder_of: Fold
         assert last.resident_kib - report.held[2].resident_kib < 32 * 1024
 
 
-async def test_fourfold_overload_refuses_immediately_and_serves_the_rest(folder_of: FolderOf) -> None:
+async def test_fourfold_overload_is_partly_served_and_otherwise_refused_immediately(folder_of: FolderOf) -> None:
     async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "2"]
         settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_MAX_WAITING": "0"}
@@ -67,7 +67,7 @@ async def test_killed_runtime_is_reported_to_ten_streams_and_restarts(folder_of:
     assert report.spoken_s - report.ready_s < 2
 
 
-def test_recorded_figure_replaces_only_its_own_entry(tmp_path: Path) -> None:
+def test_recorded_result_replaces_only_its_own_entry(tmp_path: Path) -> None:
     path = tmp_path / "artifacts" / "proof.json"
     record_figures({"T1": "1 of 7", "E11": "2 of 7"}, path)
     record_figures({"T1": "7 of 7"}, path)
@@ -97,7 +97,7 @@ async def test_idle_sockets_are_accepted_up_to_the_limit_and_refused_above(folde
         assert "20 of 20 refused" in figure
 
 
-async def test_reconnecting_client_and_a_client_next_to_an_unfair_one_are_served(
+async def test_clients_are_served_after_reconnects_and_next_to_an_unfair_client(
     folder_of: FolderOf, tmp_path: Path
 ) -> None:
     async with asyncio.timeout(300):
@@ -109,7 +109,7 @@ async def test_reconnecting_client_and_a_client_next_to_an_unfair_one_are_served
             assert re.search(r"next to 5 requests of one client: (\d+) of \1 requests heard", figure), figure
 
 
-async def test_event_loop_delay_is_measured_while_many_speak_and_voices_are_saved(
+async def test_event_loop_delay_is_measured_during_speech_and_voice_uploads(
     folder_of: FolderOf, tmp_path: Path
 ) -> None:
     async with asyncio.timeout(300):
@@ -135,7 +135,7 @@ async def test_out_of_memory_fails_only_the_request_concerned(folder_of: FolderO
             assert (await short_of_memory(runtime, 1)).startswith("1 of 1 requests")
 
 
-def test_every_promise_and_measurement_has_a_recorded_figure(tmp_path: Path) -> None:
+def test_every_promise_and_measurement_has_a_recorded_result(tmp_path: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     measured = re.findall(r"^\| ([A-Z][a-z][\w ]*) \|", page.split("\n## Measurements\n")[1], re.MULTILINE)
     assert {*measured, *promised()} == {*forms(tmp_path, short=True), *ELSEWHERE, FUZZED, "Soak"}

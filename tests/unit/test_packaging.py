@@ -119,7 +119,7 @@ def test_client_wheel_contains_the_client_and_its_types(tmp_path: Path) -> None:
     assert sorted(needed) == ["httpx", "websockets"]
 
 
-def test_documentation_installs_only_our_packages() -> None:
+def test_documentation_installs_no_unregistered_package_name() -> None:
     """Nobody owns the name on PyPI, so anyone could publish a malicious package under it."""
     install_command = re.compile(r"pip install [^\n`)]*(?<![./\w])['\"]?voicewright(-client)?\b(?![./])")
     named = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout

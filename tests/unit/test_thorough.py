@@ -9,7 +9,7 @@ from tests.support.thorough import GROUP_COUNT, ROOT, group_of, is_thorough, is_
 SLOW_FILE = "pytestmark = [\n    pytest.mark.slow,\n    pytest.mark.browser,\n]\n"
 
 
-def test_groups_cover_all_files_in_similar_numbers() -> None:
+def test_test_files_are_distributed_evenly_over_the_groups() -> None:
     groups = [group_of(str(path.relative_to(ROOT))) for path in (ROOT / "tests").rglob("test_*.py")]
     assert {*groups} == {*range(GROUP_COUNT)}
     assert all(0.19 < groups.count(group) / len(groups) < 0.31 for group in range(GROUP_COUNT))

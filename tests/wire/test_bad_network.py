@@ -39,7 +39,7 @@ async def test_delay_and_packet_loss_change_no_byte(either: RunningServer) -> No
 
 
 @pytest.mark.slow
-async def test_cancel_over_a_slow_network_is_acknowledged_and_nothing_follows(server: RunningServer) -> None:
+async def test_cancel_over_a_slow_network_is_acknowledged_and_no_audio_follows(server: RunningServer) -> None:
     async with asyncio.timeout(SECONDS):
         async with bad_network(server.port, FAR) as network, talk(network.url, **LONG) as session:
             await session.send_text("Speak for a long time.")
@@ -61,7 +61,7 @@ async def test_client_reading_single_bytes_receives_all_audio(server: RunningSer
         assert take.end["type"] == "audio.done"
 
 
-async def test_connection_resets_inside_a_frame_release_every_slot_and_affect_no_other(either: RunningServer) -> None:
+async def test_connection_resets_inside_a_frame_release_slots_and_affect_no_other_client(either: RunningServer) -> None:
     """Each client sends more than 900 bytes, a third of them in the handshake.
 
     Most connections are reset in the middle of a message.
@@ -89,7 +89,7 @@ async def test_connection_resets_inside_a_frame_release_every_slot_and_affect_no
 
 
 @pytest.mark.slow
-async def test_silent_network_is_detected_within_two_pings_and_a_slow_one_is_not(
+async def test_silent_network_is_detected_within_two_pings_and_slow_network_is_tolerated(
     folder_of: FolderOf, serving: Serving
 ) -> None:
     """Two clients receive audio when the connection of one client becomes silent.

@@ -94,7 +94,7 @@ async def said(server: RunningServer, text: str, **fields: Any) -> list[dict[str
 
 @pytest.mark.slow("pcm_f32le-44100", "pcm_s16le-16000")
 @pytest.mark.parametrize(("encoding", "rate"), [("pcm_f32le", 44_100), ("pcm_s16le", 16_000), ("pcm_mulaw", 8_000)])
-async def test_other_formats_contain_the_same_audio(server: RunningServer, encoding: str, rate: int) -> None:
+async def test_all_output_formats_contain_the_same_audio(server: RunningServer, encoding: str, rate: int) -> None:
     wanted = np.frombuffer(await native(server, "Good morning."), "<i2") / 32768
     format_ = {"container": "raw", "encoding": encoding, "sample_rate": rate}
     data = sound_of(await said(server, "Good morning.", output_format=format_))

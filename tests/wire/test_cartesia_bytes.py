@@ -75,7 +75,7 @@ def test_wav_supports_each_encoding(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", [8_000, 22_050, 44_100])
-def test_other_sample_rates_keep_the_duration(server: RunningServer, rate: int) -> None:
+def test_all_sample_rates_keep_the_duration(server: RunningServer, rate: int) -> None:
     samples = len(post(server, output_format={**NATIVE, "sample_rate": rate}).content) // 2
     assert abs(samples - SECONDS * rate) <= 1
 

@@ -101,7 +101,7 @@ async def test_flush_in_the_middle_of_a_text_is_accepted(server: RunningServer) 
     assert np.frombuffer(await live(), "<i2").any()
 
 
-async def test_cancel_ends_one_utterance_and_keeps_the_others(server: RunningServer) -> None:
+async def test_cancel_ends_one_utterance_and_keeps_the_other_utterances(server: RunningServer) -> None:
     async with connect(server.http) as client:
         long, short = await client.speak("Without end.", **LONG), await client.speak("Short.", **VOICE)
         await first_chunk(long)
@@ -132,7 +132,7 @@ async def test_abandoned_and_refused_utterances_do_not_count_towards_the_limit(
             assert len(await client.speak("Short.", **VOICE).read()) > 0
 
 
-async def test_leaving_the_context_manager_early_cancels(server: RunningServer) -> None:
+async def test_leaving_the_context_manager_early_cancels_the_utterance(server: RunningServer) -> None:
     async with connect(server.http) as client:
         async with client.speak("Without end.", **LONG) as speech:
             await first_chunk(speech)
@@ -201,7 +201,7 @@ async def test_blocking_say_works_without_an_event_loop(server: RunningServer, r
 
 
 @pytest.mark.slow
-async def test_whole_text_is_spoken_unfiltered_by_default(server: RunningServer) -> None:
+async def test_complete_text_is_spoken_unfiltered_by_default(server: RunningServer) -> None:
     text = "The **kettle** is `on`."
     unfiltered, filtered = [
         (await speak_text(server.socket, text, **VOICE, text_filter=name)).pcm for name in ("none", "markdown")
@@ -239,7 +239,7 @@ def test_url_may_be_the_server_or_its_route(url: str) -> None:
     assert voicewright.wire.socket_address("https://h/?ticket=once") == "wss://h/v1/audio/speech/stream?ticket=once"
 
 
-def test_importing_the_client_loads_nothing_heavy_and_changes_no_setting() -> None:
+def test_importing_the_client_loads_no_large_library_and_changes_no_setting() -> None:
     code = """
 import os, sys, time
 before, begin = dict(os.environ), time.process_time()

@@ -42,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 
 @on_a_loop
-async def test_new_streams_go_to_the_least_loaded_replica_and_a_full_cluster_refuses_once(
+async def test_new_streams_use_the_least_loaded_replica_until_the_cluster_is_full(
     cluster: RunningCluster,
 ) -> None:
     async with AsyncExitStack() as held:

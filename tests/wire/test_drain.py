@@ -75,7 +75,7 @@ def test_running_replies_finish_and_idle_sessions_are_closed(folder_of: FolderOf
 
 
 @pytest.mark.slow
-def test_session_with_running_speech_may_not_start_another(folder_of: FolderOf) -> None:
+def test_session_with_running_speech_may_not_start_another_context_during_a_drain(folder_of: FolderOf) -> None:
     async def scenario(server: RunningServer) -> None:
         async with talk(server.socket, **VOICE, max_frames=80, frames="labelled") as session:
             await session.send("input.text", text="Half of a ", context_id="a")

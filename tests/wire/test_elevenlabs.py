@@ -240,7 +240,7 @@ def test_refusal_has_the_elevenlabs_format(
 
 
 @pytest.mark.slow
-async def test_every_refusal_on_elevenlabs_routes_has_their_format(folder_of: FolderOf) -> None:
+async def test_every_refusal_on_elevenlabs_routes_has_the_elevenlabs_format(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as locked:
 
         async def opened(key: str) -> str:

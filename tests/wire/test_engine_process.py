@@ -60,7 +60,7 @@ def recording(seconds: float) -> bytes:
 # --- Client behaviour.
 
 
-def test_engine_runs_in_a_child_process_and_only_there_is_torch_loaded(folder_of: FolderOf) -> None:
+def test_engine_runs_in_a_child_process_and_only_the_child_loads_torch(folder_of: FolderOf) -> None:
     with started("--model", str(folder_of("brief", "custom_voice"))) as (child, engine, url):
         assert httpx.post(f"{url}/v1/audio/speech", json={"input": "Hello.", "max_frames": 2}).status_code == 200
         assert "libtorch" in Path(f"/proc/{engine}/maps").read_text()

@@ -273,7 +273,7 @@ def test_disconnect_ends_encoder_threads_without_garbage_collection(
 
 
 @pytest.mark.slow
-def test_100_disconnects_leak_nothing(either: RunningServer, ref_audio: str) -> None:
+def test_hundred_disconnects_leak_no_resources(either: RunningServer, ref_audio: str) -> None:
     dice = random.Random(1)
     clone = {**LONG, "voice": None, "task_type": "Base", "ref_audio": ref_audio, "ref_text": "Words."}
     batch = {"items": [LONG, LONG, clone], "seed": 1}

@@ -31,7 +31,7 @@ VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 
 LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
 
 
-async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServer, ref_audio: str) -> None:
+async def test_thousand_disconnects_at_any_byte_leak_no_resources(either: RunningServer, ref_audio: str) -> None:
     dice = random.Random(1)
     clone = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "max_frames": 4000}
     text = [message(type="input.text", text="Speak for "), message(type="input.text", text="a long time.")]
@@ -84,7 +84,7 @@ async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServ
 
 
 @pytest.mark.quick
-async def test_cancel_after_input_done_stops_within_a_frame_and_nothing_follows(either: RunningServer) -> None:
+async def test_cancel_after_input_done_stops_within_a_frame_and_no_message_follows(either: RunningServer) -> None:
     async with talk(either.socket, **LONG, frames="labelled") as session:
         for number in range(5):
             await session.send_text("Speak for a long time.", context_id=f"c{number}")
@@ -152,7 +152,7 @@ async def deafness(server: RunningServer, **config: Any) -> tuple[Talk, ClientCo
     return session, connection
 
 
-def test_twenty_clients_that_read_nothing_use_little_memory_and_affect_no_other(
+def test_twenty_clients_that_read_nothing_use_little_memory_and_affect_no_other_client(
     serving: Serving, folder_of: FolderOf
 ) -> None:
     engine = EngineSettings(threads=1, max_slots=24, reader_s=0.5)

@@ -25,7 +25,7 @@ VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 
 LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
 
 
-async def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
+async def test_each_mode_generates_speech(server: RunningServer, ref_audio: str) -> None:
     configs: list[dict[str, Any]] = [
         {"task_type": "CustomVoice"},
         {"task_type": "VoiceDesign", "voice_description": "A calm old man."},

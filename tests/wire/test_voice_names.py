@@ -87,7 +87,7 @@ def test_existing_voice_with_a_speaker_name_is_reached_by_id(client: httpx.Clien
         assert sound_of(client, address) == cloned
 
 
-def test_crafted_voice_file_is_reported_and_affects_no_other(client: httpx.Client, folder: Path) -> None:
+def test_crafted_voice_file_is_reported_and_affects_no_other_voice(client: httpx.Client, folder: Path) -> None:
     for bomb in BOMBS.values():
         bad = a_voice("Bad")
         (folder / f"{bad.id}.voice").write_bytes(crafted(bad, **bomb))

@@ -186,7 +186,7 @@ def test_recording_is_checked_without_storing_it(client: httpx.Client) -> None:
     assert [voice["name"] for voice in client.get(VOICES).json()["data"]] == ["Clara"]
 
 
-def test_check_refuses_recordings_that_cannot_be_stored(client: httpx.Client) -> None:
+def test_check_of_a_recording_refuses_what_cannot_be_stored(client: httpx.Client) -> None:
     refused(check(client, b"no sound"), 400, "invalid_ref_audio", "audio_sample")
     refused(check(client, recording(0.4)), 400, "ref_too_short", "audio_sample")
     refused(client.post(f"{VOICES}/check", files={"file": b"x"}), 400, "invalid_config", "audio_sample")
@@ -296,7 +296,7 @@ def wait_for_prompt(client: httpx.Client, voice_id: str) -> Any:
     return prompts
 
 
-def test_prompt_is_computed_in_the_background_and_stored(client: httpx.Client, running: RunningServer) -> None:
+def test_voice_prompt_is_computed_in_the_background_and_stored(client: httpx.Client, running: RunningServer) -> None:
     assert running.engine is not None
     made = upload(client, ref_text=WORDS).json()
     prompts = wait_for_prompt(client, made["id"])
@@ -349,7 +349,7 @@ def test_invalid_form_is_refused(
     assert client.get(VOICES).json()["data"] == []
 
 
-def test_other_content_types_are_refused(client: httpx.Client) -> None:
+def test_unsupported_content_types_are_refused(client: httpx.Client) -> None:
     sentence = refused(
         client.post(VOICES, json={"type": "prompt", "name": "x", "prompt": "deep"}), 400, "invalid_config", "body"
     )
@@ -384,7 +384,7 @@ def test_other_content_types_are_refused(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("address", ["nobody", "%2e%2e", "..%2f..%2fetc%2fpasswd", "a%00b", "x" * 500, "%ff", "0" * 32])
-def test_paths_cannot_leave_the_library(client: httpx.Client, address: str) -> None:
+def test_path_traversal_out_of_the_library_is_refused(client: httpx.Client, address: str) -> None:
     for tail in ("", "/file", "/audio"):
         assert client.get(f"{VOICES}/{address}{tail}").status_code in {404, 405}
 

@@ -45,7 +45,7 @@ def canaries(server: RunningServer, outcome: str) -> int:
 @pytest.mark.slow
 @pytest.mark.logs_errors
 @pytest.mark.parametrize("hangs", get_args(Hangs))
-async def test_stuck_frame_fails_health_ends_clients_and_the_process(
+async def test_stuck_frame_fails_the_health_check_and_ends_the_process(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hangs: Hangs
 ) -> None:
     device = HangingDevice(hangs)
@@ -137,7 +137,7 @@ def test_canary_detects_changed_weights(folder_of: FolderOf, mode: str, caplog: 
 
 
 @pytest.mark.slow
-async def test_canary_yields_to_requests_takes_no_slot_and_is_not_counted(folder_of: FolderOf) -> None:
+async def test_canary_takes_no_slot_from_requests_and_is_not_counted(folder_of: FolderOf) -> None:
     """The server has one slot and no queue.
 
     If the canary used the slot, a client would be refused or would have to wait.

@@ -70,7 +70,7 @@ def answer_to(server: RunningServer, *bytes_sent: bytes) -> ReceivedEvents:
 # --- Speech.
 
 
-def test_whole_text_is_spoken(server: RunningServer) -> None:
+def test_complete_text_is_spoken(server: RunningServer) -> None:
     async def scene(client: WyomingClient) -> ReceivedEvents:
         await client.send("synthesize", text="Hello.", voice={"name": "clara"})
         return await client.until("audio-stop")
@@ -282,7 +282,7 @@ async def test_requests_per_minute_are_limited(folder_of: FolderOf) -> None:
 @pytest.mark.parametrize(
     "uri", ["10200", "http://127.0.0.1:10200", "tcp://127.0.0.1", "tcp://:1", "tcp://h:99999", "tcp://h:1/x"]
 )
-def test_invalid_address_is_refused_before_loading(folder_of: FolderOf, uri: str) -> None:
+def test_invalid_address_is_refused_before_a_checkpoint_is_loaded(folder_of: FolderOf, uri: str) -> None:
     with pytest.raises(InvalidSetting, match="tcp://HOST:PORT"):
         begun(uri)
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("eight_bits", [False, True])
 @pytest.mark.parametrize("rows", [1, 64, 128])
-def test_tile_search_times_production_tiles_and_others(
+def test_tile_search_measures_production_tiles_and_other_tiles(
     rows: int, eight_bits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles, "shared_memory", lambda: 227 * 1024)

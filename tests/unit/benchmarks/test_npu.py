@@ -29,7 +29,7 @@ def ascend(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_shapes_of_sound", "ascend")
-def test_npu_codes_equal_cpu_codes_and_parts_are_timed(
+def test_npu_codes_equal_cpu_codes_and_model_parts_are_timed(
     folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, file = folder_of("brief", "custom_voice"), tmp_path / "json"

@@ -28,7 +28,7 @@ def program(folder: Path, report: str) -> Program:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell script stands for the program")
-def test_program_is_timed_by_its_own_report(tmp_path: Path) -> None:
+def test_external_program_is_timed_by_its_own_report(tmp_path: Path) -> None:
     assert program(tmp_path, REPORT).speak("Hi there.", 10) == 21.3
     assert (tmp_path / "read").read_text("utf-8") == "-d folder --text Hi there. --max-tokens 10\nHi there."
     assert program(tmp_path, "[Perf] Total 950.0 ms (10 frames)").speak("Hi.", 10) == 0.95

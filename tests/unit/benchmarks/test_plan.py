@@ -35,7 +35,7 @@ def test_seed_gives_the_same_arrivals_on_every_machine() -> None:
     assert list(islice(arrivals(1.0, seed=0), 5)) != list(islice(arrivals(1.0, seed=1), 5))
 
 
-def test_rate_scales_the_same_arrivals() -> None:
+def test_request_rate_only_scales_the_arrival_times() -> None:
     slow, fast = (list(islice(arrivals(rate, seed=2), 50)) for rate in (1.0, 10.0))
     assert slow == pytest.approx([10 * at for at in fast])
 
@@ -47,7 +47,7 @@ def test_thousand_texts_are_unique() -> None:
     assert sum(map(frames_of, texts)) / len(texts) / FRAMES_PER_S == pytest.approx(4.3, abs=0.1)
 
 
-def test_a_closed_loop_warms_up_first() -> None:
+def test_first_rounds_of_a_closed_loop_are_a_warm_up() -> None:
     plan = closed_loop(LOAD, 8, DEFAULT_ROUNDS)
     assert [call.is_counted for call in plan.calls].index(True) == 8 * DEFAULT_ROUNDS.warm_up
     assert sum(call.is_counted for call in plan.calls) == 8 * DEFAULT_ROUNDS.counted
@@ -96,7 +96,7 @@ def test_processes_divide_the_calls_and_clients(clients: int, processes: int) ->
     assert sorted(call.number for share in shares for call in share.calls) == [call.number for call in plan.calls]
 
 
-def test_live_text_is_sent_word_by_word_at_its_pace() -> None:
+def test_streamed_text_is_sent_word_by_word_at_its_pace() -> None:
     (call, *_) = closed_loop(replace(LOAD, manner=Manner.WORDS), 1, DEFAULT_ROUNDS).calls
     waits, pieces = zip(*writing(call), strict=True)
     assert "".join(pieces).split() == call.text.split()

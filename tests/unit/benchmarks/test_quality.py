@@ -68,14 +68,14 @@ def test_divergence_is_computed_from_the_probabilities() -> None:
 
 
 @pytest.mark.slow
-def test_other_weights_are_compared_on_the_float32_codes(folder_of: FolderOf) -> None:
+def test_quantized_weights_are_compared_on_the_codes_of_float32(folder_of: FolderOf) -> None:
     same, fewer = measure_scores(str(folder_of("tiny", "custom_voice")), ["float32", "int8"], positions=60)
     assert same["draws"] == fewer["draws"] >= 60
     assert (same["kl"], same["same_first"]) == (0.0, 1.0)
     assert fewer["kl"] > 0
 
 
-def test_sampling_of_another_engine_is_not_recorded(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampling_in_another_thread_is_not_recorded(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     model = str(folder_of("tiny", "custom_voice"))
     alone = record_draws(model, "float32", 60)
     one = torch.ones(1)

@@ -85,7 +85,7 @@ def test_closed_loop_keeps_one_call_in_flight_per_client(tables: dict[str, list[
         assert (row["peak_in_flight"], row["clients"], row["calls"]) == (2, 2, 2)
 
 
-def test_live_text_is_sent_completely_before_its_end_is_counted(tables: dict[str, list[Row]]) -> None:
+def test_streamed_text_is_sent_completely_before_its_end_is_counted(tables: dict[str, list[Row]]) -> None:
     assert [row["text"] for row in tables["live"]] == ["words", "tokens"]
     for row in tables["live"]:
         assert 0 < row["last_text_to_end_p50_ms"] < row["e2e_p95_ms"]
@@ -194,7 +194,7 @@ def row_of(minute: int, rss_mib: float, p99: float | None, underruns: int = 0) -
     return {"minute": minute, "calls": 10, "rss_mib": rss_mib, "ttfa_p99_ms": p99, **wrong}
 
 
-def test_memory_growth_during_warm_up_is_not_a_slope() -> None:
+def test_memory_growth_during_warm_up_does_not_count_as_a_leak() -> None:
     filling = [row_of(0, 100, 9), row_of(1, 400, 9), row_of(2, 900, 9)]
     rows = [*filling, *(row_of(minute, 1000 + 2 * minute, 9 + minute, 1) for minute in range(3, 9))]
     found = creep(rows)
@@ -213,7 +213,7 @@ def test_unknown_setting_is_refused() -> None:
         Variant.parse("eager:GARD=0")
 
 
-def test_the_command_writes_its_report(
+def test_benchmark_command_writes_its_report(
     endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("benchmarks.common.texts.frames_of", shortened)

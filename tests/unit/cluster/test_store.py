@@ -43,7 +43,7 @@ def test_voice_changes_reach_the_other_replica_at_its_next_synchronisation(two: 
     assert not (here.local / name).exists(), "it does not come back"
 
 
-def test_owners_keep_their_folders_and_index_and_partial_files_stay_local(
+def test_owner_folders_are_synchronised_without_index_and_partial_files(
     two: tuple[Mirror, Mirror], tmp_path: Path
 ) -> None:
     here, there = two

@@ -67,7 +67,7 @@ def test_decode_attention_reads_its_own_slot_up_to_its_length() -> None:
         torch.testing.assert_close(out[row, :, 0], expected)
 
 
-def test_small_networks_use_one_thread_and_large_ones_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_networks_use_one_thread_and_large_networks_use_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "CORE_COUNT", 7)
     with torch.device("meta"):
         small, large = nn.Linear(1000, SMALL // 1000 - 1, bias=False), nn.Linear(1000, SMALL // 1000, bias=False)

@@ -184,7 +184,7 @@ def test_chunked_prefill_equals_prefill_of_the_whole_prompt() -> None:
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="too slow in the interpreter")
-def test_prefill_pieces_in_one_launch_equal_the_whole_chunk() -> None:
+def test_prefill_pieces_in_one_launch_equal_the_unsplit_chunk() -> None:
     """Three prefill chunks are split into interleaved pieces of 16 tokens.
 
     All results must be bitwise equal to those of unsplit chunks.

@@ -39,7 +39,7 @@ def normal(seed: int, *shape: int) -> Tensor:
 
 @per_way
 @pytest.mark.parametrize("rows", [1, 5, 70, 150])
-def test_gemm_equals_the_library(tiles: Tiles, rows: int) -> None:
+def test_gemm_equals_pytorch(tiles: Tiles, rows: int) -> None:
     x, weight, bias, residual = normal(1, rows, K), normal(2, N, K), normal(3, N), normal(4, rows, N)
     torch.testing.assert_close(gemm(x, weight, tiles=tiles), F.linear(x, weight), rtol=1e-4, atol=1e-4)
     out = gemm(x, weight, bias=bias, residual=residual, tiles=tiles)
@@ -74,7 +74,7 @@ def test_partial_sums_are_added_in_order_for_every_split(tiles: Tiles, rows: int
 
 
 @pytest.mark.parametrize("tiles", [way for way in WAYS if not way.split_k], ids=str)
-def test_gate_and_up_gemm_equals_the_library(tiles: Tiles) -> None:
+def test_gate_and_up_gemm_equals_pytorch(tiles: Tiles) -> None:
     x, weight = normal(1, 5, K), normal(2, 2 * N, K)
     gate, up = F.linear(x, weight).chunk(2, dim=-1)
     torch.testing.assert_close(swiglu(x, weight, tiles=tiles), F.silu(gate) * up, rtol=1e-4, atol=1e-4)
@@ -100,7 +100,7 @@ def test_int8_gate_and_up_gemm_equals_the_pytorch_reference(tiles: Tiles) -> Non
     torch.testing.assert_close(made, F.silu(gate) * up, rtol=1e-4, atol=1e-4)
 
 
-def test_shapes_without_a_tile_use_the_library() -> None:
+def test_gemm_of_a_shape_without_tiles_equals_pytorch() -> None:
     x, weight, bias = normal(1, 3, 40), normal(2, 50, 40), normal(3, 50)
     torch.testing.assert_close(gemm(x, weight, bias=bias), F.linear(x, weight, bias), rtol=1e-4, atol=1e-4)
 

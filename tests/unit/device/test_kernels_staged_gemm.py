@@ -65,7 +65,7 @@ def test_small_m_gemm_is_used_for_few_rows_of_known_shapes() -> None:
 
 
 @pytest.mark.usefixtures("card")
-def test_small_m_gemm_is_not_used_without_pdl_or_space(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_m_gemm_is_not_used_without_pdl_or_enough_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_m_gemm, "shared_memory", lambda: 99 * KIB)
     assert small(1, 1024, 2048) == SmallTiles(16, 1, 512, True)
     assert small(1, 2048, 6144) is None
@@ -95,7 +95,7 @@ def test_medium_m_gemm_is_used_for_up_to_64_rows_of_known_shapes() -> None:
 
 
 @pytest.mark.usefixtures("card")
-def test_medium_m_gemm_is_not_used_for_other_dtypes_without_pdl_or_space(
+def test_medium_m_gemm_needs_a_16_bit_dtype_pdl_and_enough_shared_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert medium(16, 2048, 6144, dtype=torch.int8) is None
@@ -109,7 +109,7 @@ def test_medium_m_gemm_is_not_used_for_other_dtypes_without_pdl_or_space(
 
 
 @pytest.mark.parametrize("shape", TILES, ids=str)
-def test_every_matrix_is_split_evenly_and_fits_on_hopper(shape: tuple[int, int, bool]) -> None:
+def test_every_matrix_is_split_evenly_and_fits_into_hopper_shared_memory(shape: tuple[int, int, bool]) -> None:
     N, K, gated = shape
     for rows, tiles in zip((16, 32, 64), TILES[shape], strict=True):
         if tiles is None:
@@ -122,7 +122,7 @@ def test_every_matrix_is_split_evenly_and_fits_on_hopper(shape: tuple[int, int, 
 
 
 @pytest.mark.parametrize(("name", "count"), [("small_m_gemm", 16), ("medium_m_gemm", 8)])
-def test_kernels_compile_for_hopper_and_fit(name: str, count: int) -> None:
+def test_kernels_compile_for_hopper_and_fit_into_shared_memory(name: str, count: int) -> None:
     """The compiled kernel prefetches weights, lets the next kernel start, and then waits.
 
     It waits for the previous kernel. small_m_gemm has kernels for 16-bit and for 8-bit weights.

@@ -188,7 +188,7 @@ def test_non_finite_row_does_not_affect_other_rows_of_a_product(level: int) -> N
 
 
 @BUILT
-def test_rows_of_other_dtypes_and_strides_are_accepted() -> None:
+def test_bfloat16_rows_and_strided_rows_are_accepted() -> None:
     product, rows = NativeInt4(Int4.of(numbers(32, 64))), numbers(64, 5, seed=3).t()
     assert torch.equal(product(rows), product(rows.contiguous()))
     assert product(rows.bfloat16()).dtype is torch.bfloat16

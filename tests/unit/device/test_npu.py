@@ -98,7 +98,7 @@ def test_torch_npu_is_imported_only_if_an_npu_is_requested() -> None:
     assert done.stdout == "in\n", done.stderr
 
 
-def test_every_task_kind_has_a_stream_and_urgent_ones_high_priority(npu: NpuDevice, ascend: StandIn) -> None:
+def test_every_task_kind_has_a_stream_and_urgent_tasks_have_high_priority(npu: NpuDevice, ascend: StandIn) -> None:
     streams: Mapping[Stream, Any] = npu.streams
     assert len({id(stream) for stream in streams.values()}) == len(Stream)
     for stream in Stream:
@@ -185,7 +185,7 @@ def test_graph_replays_its_work_without_python(npu: NpuDevice, ascend: StandIn) 
     assert graph.result.data_ptr() == address
 
 
-def test_graph_cannot_be_captured_or_replayed_inside_another(npu: NpuDevice) -> None:
+def test_graph_cannot_be_captured_or_replayed_during_another_capture(npu: NpuDevice) -> None:
     state = torch.zeros(3, device=NPU)
     with torch.inference_mode():
         inner = npu.capture(lambda: state.add_(1), Stream.FRAMES)

@@ -24,7 +24,7 @@ def test_unavailable_device_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "gpu", "CPU", "cuda:0"])
-def test_unknown_device_is_refused_with_the_available_ones(name: str) -> None:
+def test_error_about_an_unknown_device_lists_the_available_devices(name: str) -> None:
     with pytest.raises(InvalidSetting, match="auto, cpu, cuda, npu or mps"):
         open_device(name)
 
@@ -42,7 +42,7 @@ def test_half_precision_on_cpu_is_refused_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "fp32", "int8"])
-def test_unknown_dtype_is_refused_with_the_available_ones(name: str) -> None:
+def test_error_about_an_unknown_dtype_lists_the_available_dtypes(name: str) -> None:
     with pytest.raises(InvalidSetting, match="auto, float32 or bfloat16"):
         choose_dtype(name, CpuDevice())
 
@@ -63,7 +63,7 @@ def test_cpu_supports_quantized_weights(kind: Quantization) -> None:
     assert choose_quantization(kind, CpuDevice()) is kind
 
 
-def test_cuda_supports_int8_and_other_accelerators_no_quantization() -> None:
+def test_accelerators_support_only_int8_and_only_on_cuda() -> None:
     assert choose_quantization("int8", device_named("cuda")) is Quantization.INT8
     with pytest.raises(InvalidSetting, match="quantize is int4: the device is cuda, and int4 needs a CPU"):
         choose_quantization("int4", device_named("cuda"))

@@ -120,7 +120,7 @@ def test_without_vnni_the_sum_of_two_products_fits_into_16_bits(monkeypatch: pyt
 
 
 @each_product
-def test_non_finite_row_affects_no_other_and_zeros_stay_zero(made: Made) -> None:
+def test_non_finite_row_affects_no_other_row_and_zeros_stay_zero(made: Made) -> None:
     product, _ = made(numbers(N, K, seed=1))
     rows = numbers(4, K)
     sane = product(rows)
@@ -145,7 +145,7 @@ def test_weights_are_rounded_to_nearest() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_matrix_quantized_in_pieces_equals_the_whole(dtype: torch.dtype) -> None:
+def test_matrix_quantized_in_pieces_equals_the_matrix_quantized_at_once(dtype: torch.dtype) -> None:
     weight = numbers(2 * CACHED_ROWS + 3, 48, seed=2).to(dtype)
     made, whole = Int8.of(weight), weight.float()
     scales = whole.abs().amax(dim=1) / MAX_INT8

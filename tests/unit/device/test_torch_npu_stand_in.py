@@ -81,7 +81,7 @@ def test_capture_refuses_uncapturable_operations(ascend: StandIn, work: Any, rul
         captured(ascend, lambda: work(torch.ones(4, device=NPU)))
 
 
-def test_capture_refuses_other_streams_and_nesting(ascend: StandIn) -> None:
+def test_capture_refuses_other_streams_and_nested_captures(ascend: StandIn) -> None:
     npu = ready(ascend).npu
     x, other = torch.ones(4, device=NPU), npu.Stream()
 
@@ -149,7 +149,7 @@ def test_thread_without_a_context_cannot_wait(ascend: StandIn) -> None:
         assert another.submit(event.query).result()
 
 
-def test_stream_with_work_of_others_cannot_be_captured(ascend: StandIn) -> None:
+def test_stream_with_work_of_other_threads_cannot_be_captured(ascend: StandIn) -> None:
     npu, x = ready(ascend).npu, torch.ones(4, device=NPU)
     stream = npu.Stream()
 

@@ -57,7 +57,7 @@ def alone_of(speaker: Checkpoint) -> Callable[[bool], list[EventRecorder]]:
 @pytest.mark.slow("at once-0-greedy", "at once-0-seeded", "at once-1-greedy", "at once-3-greedy", "at once-3-seeded")
 @pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "seeded"])
 @pytest.mark.parametrize("apart", [0, 1, 3])
-def test_batch_equals_its_requests_alone(
+def test_batched_requests_equal_the_same_requests_alone(
     speaker: Checkpoint, alone_of: Callable[[bool], list[EventRecorder]], sampled: bool, apart: int
 ) -> None:
     requests, alone = varied(sampled), alone_of(sampled)

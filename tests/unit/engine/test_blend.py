@@ -11,7 +11,7 @@ from runtime.engine.audio.voice_cache import blend
 ONE, OTHER = torch.tensor([3.0, 0.0, 0.0]), torch.tensor([0.0, 1.0, 0.0])
 
 
-def test_blend_weights_0_and_1_give_the_two_voices_and_others_the_arc_between() -> None:
+def test_blend_weights_from_0_to_1_give_the_arc_between_the_two_voices() -> None:
     for share, expected in ((0.0, ONE), (1.0, OTHER)):
         assert torch.allclose(blend([(1 - share, ONE), (share, OTHER)]), expected, atol=1e-6)
     middle = blend([(0.5, ONE), (0.5, OTHER)])

@@ -132,7 +132,7 @@ def test_prefix_cache_separates_requests_with_cross_embeddings(speaker_and_base:
 
 
 @pytest.mark.slow
-def test_streamed_text_is_supported(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+def test_streamed_text_works_with_cross_checkpoint_embeddings(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
     speaker, base = speaker_and_base
     words = {"layout": Layout.STREAMING, "holds_end": True}
     pieces, ticks = ["The old ", "phone is slow, ", "and the kettle is on."], [3, 5]

@@ -73,7 +73,7 @@ def test_talker_ends_a_request_after_at_least_two_frames(speaker: Checkpoint) ->
 
 
 @pytest.mark.parametrize("frames", [1, 2, 7])
-def test_max_frames_is_exact(quick: Checkpoint, frames: int) -> None:
+def test_max_frames_limits_the_number_of_frames_exactly(quick: Checkpoint, frames: int) -> None:
     recorder = speak(engine_of(quick), custom_voice(max_frames=frames))
     assert recorder.end.stop_reason is StopReason.MAX_TOKENS
     assert recorder.codes.shape == (frames, QUICK.code_groups)
@@ -86,7 +86,7 @@ def test_text_that_exceeds_its_frame_budget_is_a_runaway(quick: Checkpoint) -> N
     assert len(recorder.codes) == 53
 
 
-def test_full_slot_is_not_a_runaway(quick: Checkpoint) -> None:
+def test_speech_that_fills_its_slot_is_not_a_runaway(quick: Checkpoint) -> None:
     recorder = speak(engine_of(quick, length=128), custom_voice("Hello world. " * 3, max_frames=None))
     assert recorder.end.stop_reason is StopReason.MAX_TOKENS
     assert len(recorder.codes) + recorder.end.stats.prompt_tokens == 128
@@ -120,7 +120,7 @@ def test_events_are_in_order_and_count_samples(speaker: Checkpoint) -> None:
     assert at == 30 * 1920
 
 
-def test_first_chunk_has_one_frame_and_later_chunks_grow_with_the_lead(quick: Checkpoint) -> None:
+def test_first_chunk_has_one_frame_and_later_chunks_grow_with_the_buffered_audio(quick: Checkpoint) -> None:
     clock = VirtualClock()
     recorder, engine = EventRecorder(), engine_of(quick, clock=clock, sound_work=16)
     engine.submit(custom_voice(max_frames=80), recorder)

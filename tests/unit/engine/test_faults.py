@@ -219,7 +219,7 @@ def test_completed_frame_that_cannot_be_read_is_not_repeated(
 
 @pytest.mark.parametrize("kind", ["Started", "AudioChunk", "Finished"])
 @pytest.mark.logs_errors
-def test_failing_sink_ends_only_its_request(speaker: Checkpoint, kind: str) -> None:
+def test_failing_event_sink_ends_only_its_request(speaker: Checkpoint, kind: str) -> None:
     engine, other, heard_by_bad = engine_of(speaker, slots=2), EventRecorder(), EventRecorder()
 
     def bad(event: SpeechEvent) -> None:
@@ -350,7 +350,7 @@ def test_no_audio_is_sent_after_a_concurrent_cancel(quick: Checkpoint) -> None:
     assert recorder.end.stats.frames == len(recorder.codes)
 
 
-def test_pending_audio_of_a_cancelled_request_is_dropped_and_spares_the_next_owner(
+def test_pending_audio_of_a_cancelled_request_does_not_reach_the_next_request(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(quick, slots=1)

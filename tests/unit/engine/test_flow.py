@@ -102,7 +102,7 @@ def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint) -> No
 
 
 @pytest.mark.usefixtures("slow")
-def test_playback_reports_change_the_lead_of_a_row(quick: Checkpoint) -> None:
+def test_playback_reports_change_the_buffered_audio_of_a_row(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)
     first, second = EventRecorder(), EventRecorder()
@@ -254,7 +254,7 @@ def test_request_can_be_cancelled_during_chunked_prefill(quick: Checkpoint) -> N
     assert np.array_equal(after.pcm, speak(engine_of(quick), custom_voice(max_frames=4)).pcm)
 
 
-def test_chunked_prefill_does_not_delay_frames_of_others(quick: Checkpoint) -> None:
+def test_chunked_prefill_does_not_delay_frames_of_other_rows(quick: Checkpoint) -> None:
     modes = {mode: ModeSettings(prefills=1) for mode in Mode}
     engine = engine_of(quick, slots=2, prompt_piece=16, modes=modes)
     first, long = EventRecorder(), EventRecorder()

@@ -157,7 +157,7 @@ def test_frame_result_consists_of_arrays_on_the_host(speaker: Checkpoint) -> Non
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 32, 47])
-def test_chunked_prefill_equals_whole_prefill_except_rounding(speaker: Checkpoint, length: int) -> None:
+def test_chunked_prefill_equals_unchunked_prefill_except_rounding(speaker: Checkpoint, length: int) -> None:
     prompt = prompt_of(speaker, 3, length)
     made = []
     for chunk in (16, 160):
@@ -261,7 +261,7 @@ def test_end_token_is_blocked_until_the_last_text_frame_if_requested(eager: Chec
     assert end_of([], holds_end=True) == 2
 
 
-def test_unfinished_text_never_ends_and_finished_text_does(eager: Checkpoint) -> None:
+def test_speech_ends_only_after_its_text_is_finished(eager: Checkpoint) -> None:
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
     slot = runner.slot_cache.allocate(SlotInputs(settings_of(0), 1, [1, 2, 3], holds_end=True, is_open=True))
     assert not read(runner, slot, prompt).ended[0]
@@ -270,7 +270,7 @@ def test_unfinished_text_never_ends_and_finished_text_does(eager: Checkpoint) ->
     assert [bool(runner.step(np.array([slot])).result().ended[0]) for _ in range(3)] == [False, False, True]
 
 
-def test_restarted_slot_equals_a_freshly_allocated_one(speaker: Checkpoint) -> None:
+def test_restarted_slot_equals_a_newly_allocated_slot(speaker: Checkpoint) -> None:
     runner, prompts = runner_of(speaker), [prompt_of(speaker, serial, 20) for serial in (1, 2)]
     fresh = spoken(
         runner, runner.slot_cache.allocate(SlotInputs(settings_of(0), 6, [3, 4], holds_end=True)), prompts[1], FRAMES

@@ -87,7 +87,7 @@ NASTY = (
 
 @pytest.mark.parametrize("name", ["tiny", "demo", "ascii", "pieces"])
 @pytest.mark.parametrize("text", NASTY)
-def test_appended_text_gives_the_ids_of_the_whole_text(
+def test_appended_text_gives_the_token_ids_of_the_complete_text(
     tokenizers: dict[str, TextTokenizer], name: str, text: str
 ) -> None:
     tokenizer = tokenizers[name]
@@ -107,7 +107,9 @@ mixed = st.lists(st.sampled_from([*ALPHABET, *WORDS]) | st.characters(exclude_ca
 @example(pieces=["e", "\u0316", "\u0301"])
 @example(pieces=["!", "\x1c", " "])
 @given(pieces=mixed)
-def test_any_chunking_gives_the_ids_of_the_whole_text(tokenizers: dict[str, TextTokenizer], pieces: list[str]) -> None:
+def test_any_chunking_gives_the_token_ids_of_the_complete_text(
+    tokenizers: dict[str, TextTokenizer], pieces: list[str]
+) -> None:
     text = "".join(pieces)
     for name in ("tiny", "ascii", "pieces"):
         assert grown(tokenizers[name], pieces) == tokenizers[name].body(text.strip()), name
@@ -133,7 +135,7 @@ def test_any_chunking_gives_the_ids_of_the_whole_text(tokenizers: dict[str, Text
         (["cafe", "\u0301", " "], "café"),
     ],
 )
-def test_ids_are_emitted_as_early_as_possible(
+def test_token_ids_are_emitted_as_early_as_possible(
     tokenizers: dict[str, TextTokenizer], chunks: list[str], certain: str
 ) -> None:
     growing = IncrementalTokenizer(tokenizers["tiny"])
@@ -151,7 +153,7 @@ def test_flush_emits_a_partial_word_and_keeps_white_space(tokenizers: dict[str, 
     assert growing.add("world.") + growing.flush() == tiny.body("hello world.")[len(tiny.body("hello")) :]
 
 
-def test_flush_at_a_word_end_changes_no_id(tokenizers: dict[str, TextTokenizer]) -> None:
+def test_flush_at_a_word_end_changes_no_token_id(tokenizers: dict[str, TextTokenizer]) -> None:
     tiny = tokenizers["tiny"]
     growing = IncrementalTokenizer(tiny)
     ids = [*growing.add("hello"), *growing.flush(), *growing.add(" world"), *growing.flush(), *growing.flush()]
@@ -185,7 +187,7 @@ def test_control_token_in_a_transliterated_form_is_refused(
         published.add(chunk)
 
 
-def test_empty_text_has_no_ids(tokenizers: dict[str, TextTokenizer]) -> None:
+def test_empty_text_has_no_token_ids(tokenizers: dict[str, TextTokenizer]) -> None:
     assert grown(tokenizers["tiny"], []) == grown(tokenizers["tiny"], [" ", "\n"]) == []
 
 

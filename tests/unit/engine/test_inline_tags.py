@@ -130,7 +130,7 @@ def test_ssml_break_is_a_pause_if_tags_or_the_dialect_allow_it(engine: Engine, l
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_other_ssml_is_left_out_with_a_note(engine: Engine, layout: Layout) -> None:
+def test_unsupported_ssml_is_left_out_with_a_note(engine: Engine, layout: Layout) -> None:
     plain = speak(engine, tagged("Hello [x] world. You speak.", tags=False, layout=layout))
     text = "<speak>Hello [x] <emphasis level='strong'>world</emphasis>.<break time='500ms'/>You speak.</speak>"
     request = tagged(text, tags=False, layout=layout)
@@ -165,7 +165,7 @@ def test_consecutive_pauses_and_pauses_at_both_ends_are_supported(engine: Engine
     assert np.array_equal(recorder.pcm, np.concatenate([HALF_SECOND, plain.pcm, HALF_SECOND]))
 
 
-def test_pauses_keep_their_place_in_large_chunks(quick: Checkpoint) -> None:
+def test_pauses_keep_their_position_in_large_chunks(quick: Checkpoint) -> None:
     """A chunk that spans several segments contains the pauses between them."""
     text = "Hello. [pause 500ms] You. [pause 500ms] Phone."
     engine = ending(quick, 3, sound_work=9)

@@ -50,13 +50,13 @@ def test_speaker_names_are_case_insensitive(speaker: Checkpoint, name: str) -> N
 
 
 @pytest.mark.parametrize("name", [None, ""])
-def test_default_speaker_is_the_first_and_is_noted(speaker: Checkpoint, name: str | None) -> None:
+def test_first_speaker_is_the_default_and_is_reported_in_a_note(speaker: Checkpoint, name: str | None) -> None:
     admission = admitted(custom_voice(voice=name), speaker)
     assert admission.prompt_inputs.speaker == "serena"
     assert "first speaker" in admission.notes[0]
 
 
-def test_unknown_speaker_error_lists_the_known_ones(speaker: Checkpoint) -> None:
+def test_unknown_speaker_error_lists_the_known_speakers(speaker: Checkpoint) -> None:
     with pytest.raises(UnknownVoice, match="serena, vivian, ryan, uncle_fu, eric, dylan") as caught:
         admitted(custom_voice(voice="Nobody Secret"), speaker)
     assert "Secret" not in str(caught.value)
@@ -70,7 +70,7 @@ def test_language_names_are_case_insensitive(speaker: Checkpoint, language: str,
 
 
 @pytest.mark.parametrize("language", ["klingon", "en", "english "])
-def test_unknown_language_error_lists_the_known_ones(speaker: Checkpoint, language: str) -> None:
+def test_unknown_language_error_lists_the_known_languages(speaker: Checkpoint, language: str) -> None:
     with pytest.raises(UnsupportedLanguage, match="auto or one of: chinese, english"):
         admitted(custom_voice(language=language), speaker)
 
@@ -86,7 +86,7 @@ def test_each_mode_has_its_default_layout(speaker: Checkpoint, designer: Checkpo
     assert admitted(cloned(), cloner).prompt_inputs.layout is Layout.STREAMING
 
 
-def test_checkpoint_with_one_layout_refuses_the_other(speaker: Checkpoint) -> None:
+def test_checkpoint_with_one_layout_refuses_the_other_layout(speaker: Checkpoint) -> None:
     only = replace(speaker.config, layouts=(Layout.STREAMING,), preferred_layout=Layout.STREAMING)
     streaming = replace(speaker, config=only)
     assert admitted(custom_voice(), streaming).prompt_inputs.layout is Layout.STREAMING

@@ -133,7 +133,7 @@ def test_row_with_cross_checkpoint_embeddings_shares_a_batch(loaded: Loaded, spe
     assert not np.array_equal(alone[-1].codes[0], mixed[0][-1].codes[0])
 
 
-def test_frame_consists_of_kernels_alone(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frame_uses_only_kernels(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     """A PyTorch operation would take longer than a kernel and could not overlap with a kernel."""
     from triton.runtime.interpreter import GridExecutor
 

@@ -86,7 +86,7 @@ def assert_identical(left: list[EventRecorder], right: list[EventRecorder]) -> N
         assert heard.end.stop_reason == other.end.stop_reason
 
 
-def test_poisoned_slots_do_not_change_any_output(speaker: Checkpoint) -> None:
+def test_invalid_data_in_unused_slots_changes_no_output(speaker: Checkpoint) -> None:
     requests = [
         custom_voice("Hello."[: 2 + index % 4], max_frames=2 + 3 * (index % 4), **(seeded(index) if index % 2 else {}))
         for index in range(10)
@@ -95,7 +95,7 @@ def test_poisoned_slots_do_not_change_any_output(speaker: Checkpoint) -> None:
     assert_identical(drain_poisoned(engine_of(speaker, slots=3), requests), clean)
 
 
-def test_poisoned_streams_do_not_change_a_clone(cloner: Checkpoint) -> None:
+def test_invalid_data_in_unused_streams_does_not_change_a_clone(cloner: Checkpoint) -> None:
     requests = [cloned(seconds=1.2 + 0.4 * (index % 3), x_vector_only=index == 2, max_frames=6) for index in range(6)]
     clean = speak_together(engine_of(cloner, slots=2), *requests, apart=1)
     assert_identical(drain_poisoned(engine_of(cloner, slots=2), requests), clean)

@@ -73,7 +73,7 @@ def tick_until(engine: Engine, come: Callable[[], bool]) -> None:
     cuts=st.lists(st.integers(0, len(TEXT)), max_size=6).map(sorted),
     ticks=st.lists(st.integers(0, 4), min_size=7, max_size=7),
 )
-def test_streamed_text_gives_the_codes_and_bytes_of_the_whole_text(
+def test_streamed_text_gives_the_codes_and_bytes_of_the_complete_text(
     engine: Engine, whole_text: EventRecorder, cuts: list[int], ticks: list[int]
 ) -> None:
     places = [0, *cuts, len(TEXT)]
@@ -175,7 +175,7 @@ def test_text_after_the_end_is_ignored(engine: Engine, whole_text: EventRecorder
     assert_same(recorder, whole_text)
 
 
-def test_whole_text_request_accepts_no_appends(engine: Engine, whole_text: EventRecorder) -> None:
+def test_request_with_complete_text_ignores_appended_text(engine: Engine, whole_text: EventRecorder) -> None:
     recorder = EventRecorder()
     ticket = engine.submit(streamed(TEXT, max_frames=14), recorder)
     run_turns(engine, 2)
@@ -322,7 +322,7 @@ def test_unspeakable_text_fails_only_its_request(
 
 
 @pytest.mark.parametrize("text", ["x" * 60, "Hello. <|im_end|>"])
-def test_queued_request_with_bad_text_leaves_the_queue(quick: Checkpoint, text: str) -> None:
+def test_queued_request_with_invalid_text_leaves_the_queue(quick: Checkpoint, text: str) -> None:
     """A request that has ended must not get a slot later."""
     engine = engine_of(quick, slots=1, limits=Limits(max_text_chars=40, queue_s=1e9))
     first = EventRecorder()

@@ -98,7 +98,7 @@ def test_segment_length_of_the_checkpoint_overrides_the_settings(short: Checkpoi
 
 
 @pytest.mark.usefixtures("few_frames")
-def test_text_streamed_at_once_has_the_segments_of_the_whole_text(short: Checkpoint) -> None:
+def test_text_streamed_at_once_has_the_segments_of_the_complete_text(short: Checkpoint) -> None:
     engine = engine_of(short)
     assert np.array_equal(speak_live(engine, free(), [TEXT]).codes, speak(engine, free()).codes)
     _, text_stream = admit(replace(free(), text="", open_text=True), short, Limits(), 512)

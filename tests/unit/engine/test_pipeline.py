@@ -61,7 +61,7 @@ def ending_after(engine: Engine, frames: int) -> Engine:
 
 @pytest.mark.parametrize("most", [None, 10])
 @each_lateness
-def test_next_segment_is_unaffected_by_a_late_frame_of_the_previous(
+def test_next_segment_is_unaffected_by_a_late_frame_of_the_previous_segment(
     quick: Checkpoint, seed: int, chance: float, most: int | None
 ) -> None:
     words: dict[str, Any] = {"split": Split.SENTENCE, "max_frames": most, **seeded(5)}
@@ -73,7 +73,7 @@ def test_next_segment_is_unaffected_by_a_late_frame_of_the_previous(
 
 
 @each_lateness
-def test_slot_reassigned_at_an_end_serves_the_next_request_correctly(
+def test_slot_of_an_ended_request_serves_the_next_request_correctly(
     quick: Checkpoint, seed: int, chance: float
 ) -> None:
     requests = [custom_voice("Hello world."[: 5 + index], max_frames=None, **seeded(index)) for index in range(5)]
@@ -202,7 +202,7 @@ def test_prefills_run_concurrently_with_frames(quick: Checkpoint) -> None:
     drain(engine)
 
 
-def test_chunked_prompts_on_an_asynchronous_device_equal_a_synchronous_one(cloner: Checkpoint) -> None:
+def test_chunked_prompts_are_equal_on_asynchronous_and_synchronous_devices(cloner: Checkpoint) -> None:
     requests = [cloned(seconds=3.0 + index, max_frames=4) for index in range(3)]
     expected = [speak(engine_of(cloner, slots=1, prompt_piece=16), request) for request in requests]
     engine = engine_of(cloner, slots=2, prompt_piece=16, device=LateDevice(3, 0.2))
@@ -221,7 +221,7 @@ def test_device_events_wake_the_engine_thread(quick: Checkpoint) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 9, 10])
-def test_every_graph_size_gives_the_codes_of_its_rows_alone(quick: Checkpoint, count: int) -> None:
+def test_every_graph_size_gives_the_codes_of_rows_that_run_alone(quick: Checkpoint, count: int) -> None:
     """Five rows run in a graph of six rows, and nine rows in a graph of twelve.
 
     The remaining rows of the graphs are padding.

@@ -56,7 +56,9 @@ def launched(ways: PromptBatches, chunks: list[Chunk]) -> tuple[dict[tuple[int, 
 
 @pytest.mark.parametrize("ways", WAYS, ids=lambda ways: type(ways).__name__)
 @pytest.mark.parametrize("seed", range(20))
-def test_every_position_is_computed_once_and_each_row_ends_after_its_last(ways: PromptBatches, seed: int) -> None:
+def test_every_position_is_computed_once_and_each_row_ends_after_its_last_position(
+    ways: PromptBatches, seed: int
+) -> None:
     draw = random.Random(seed)
     chunks = chunks_of(*(draw.randint(1, 128) for _ in range(draw.randint(1, 8))))
     read, stands = launched(ways, chunks)
@@ -85,7 +87,7 @@ def test_chunk_longer_than_a_launch_is_split() -> None:
         ((9, 128, 9), [192], [16, 128, 16]),
     ],
 )
-def test_packed_and_whole_prompts_have_the_expected_launch_sizes(
+def test_packed_and_single_prompts_have_the_expected_launch_sizes(
     lengths: tuple[int, ...], packed: list[int], whole: list[int]
 ) -> None:
     for ways, expected in zip(WAYS, (packed, whole), strict=True):
@@ -93,7 +95,7 @@ def test_packed_and_whole_prompts_have_the_expected_launch_sizes(
         assert [count * size for count, size in shapes] == expected
 
 
-def test_launch_shapes_hold_whole_chunks_within_the_limit() -> None:
+def test_launch_shapes_hold_complete_chunks_within_the_limit() -> None:
     assert all(positions % PIECE_POSITIONS == 0 for positions in POSITIONS)
     assert all(count == 1 or count * size <= MAX_UNDIVIDED_POSITIONS for count, size in WholeChunks(512).shapes())
     assert {count for count, _ in WholeChunks(128, (1, 2)).shapes()} == {1, 2}

@@ -90,7 +90,7 @@ def test_conversion_to_another_quantization_is_refused(kind: Quantization, writt
     assert not list(tmp_path.iterdir())
 
 
-def test_devices_without_quantized_products_refuse_the_file(kind: Quantization, written: Path) -> None:
+def test_devices_without_quantized_products_refuse_a_quantized_file(kind: Quantization, written: Path) -> None:
     with pytest.raises(CheckpointUnsupported, match=f"the device is meta, and {kind} needs a CPU"):
         load_checkpoint(str(written), torch.device("meta"), torch.float32)
 
@@ -117,7 +117,9 @@ def test_unknown_quantization_is_refused(folder_of: FolderOf, tmp_path: Path, fi
         load_checkpoint(str(folder), CPU, torch.float32)
 
 
-def test_tensors_of_another_dtype_are_refused(kind: Quantization, written: Path, tmp_path: Path) -> None:
+def test_quantized_file_with_tensors_of_a_wrong_dtype_is_refused(
+    kind: Quantization, written: Path, tmp_path: Path
+) -> None:
     folder = shutil.copytree(written, tmp_path / "damaged")
     tensors = load_file(folder / "model.safetensors")
     tensors["talker.codec_head.values"] = tensors["talker.codec_head.values"].to(torch.int16)
@@ -128,7 +130,7 @@ def test_tensors_of_another_dtype_are_refused(kind: Quantization, written: Path,
 
 
 @pytest.mark.slow("int4")
-def test_memory_mapped_table_gives_the_same_codes(
+def test_memory_mapped_embedding_table_gives_the_same_codes(
     written: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(written, tmp_path / "bfloat16")

@@ -210,7 +210,7 @@ def test_end_token_is_blocked_for_the_first_two_codes() -> None:
     assert (scores[:, EOS] == -torch.inf).tolist() == [True, True, False, False]
 
 
-def test_end_token_can_be_blocked_longer_and_never_shorter() -> None:
+def test_end_token_block_can_be_extended_and_never_shortened() -> None:
     logits = torch.zeros(5, VOCAB)
     seen = torch.zeros(5, VOCAB, dtype=torch.bool)
     allowed = torch.ones(VOCAB, dtype=torch.bool)
@@ -245,7 +245,7 @@ def test_ties_with_the_kth_score_are_kept() -> None:
 
 
 @pytest.mark.parametrize("top_k", [6, 7, 100])
-def test_top_k_of_the_vocabulary_or_more_keeps_everything(top_k: int) -> None:
+def test_top_k_of_at_least_the_vocabulary_size_keeps_every_code(top_k: int) -> None:
     scores = torch.tensor([[3.0, 1.0, 2.0, 2.0, 2.0, 0.0]]).expand(6, -1)
     assert pick(scores, level(6, top_k=top_k), 1e6 * torch.eye(6)).tolist() == list(range(6))
 

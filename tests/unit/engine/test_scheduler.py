@@ -106,7 +106,7 @@ def test_fully_loaded_engine_within_capacity_leaves_no_gap(max_in_flight: int) -
     assert [nobody_waits_for(listener.gap_s) for listener in listeners] == [0.0] * 8
 
 
-def test_first_chunk_does_not_wait_for_later_audio_of_others() -> None:
+def test_first_chunk_does_not_wait_for_later_audio_of_other_requests() -> None:
     simulation = Simulation.of(8, work=4, frame_cost=(0.012, 0.0012), sound_cost=(0.002, 0.008))
     crowd = [Listener(frames=300, arrives=0.2 * place) for place in range(7)]
     late = Listener(frames=20, arrives=3.0)
@@ -122,7 +122,7 @@ def test_first_chunk_does_not_wait_for_later_audio_of_others() -> None:
     share=st.floats(0.1, 0.9),
     max_in_flight=st.integers(0, 2),
 )
-def test_every_listener_is_served_to_the_end(arrivals: list[float], share: float, max_in_flight: int) -> None:
+def test_every_client_is_served_to_the_end(arrivals: list[float], share: float, max_in_flight: int) -> None:
     simulation = Simulation.of(
         8,
         max_in_flight=max_in_flight,
@@ -179,7 +179,7 @@ def test_no_row_yields_on_a_fast_machine(step_s: float, is_decoding_fast: bool) 
     assert scheduler.is_decoding_fast(Pace(step_s=step_s)) == is_decoding_fast
 
 
-def test_slow_reader_pauses_alone_and_resumes() -> None:
+def test_only_the_row_of_a_slow_reader_pauses_and_it_resumes() -> None:
     scheduler, table = speaking(2, made=40)
     table.emitted[:] = 40
     table.has_acks[0] = True
@@ -241,7 +241,7 @@ def test_first_chunks_are_decoded_in_request_order() -> None:
     ]
 
 
-def test_listener_with_the_emptiest_buffer_is_served_first() -> None:
+def test_client_with_the_emptiest_buffer_is_served_first() -> None:
     scheduler, table = speaking(6, made=40)
     table.last_chunk[:], table.emitted[:] = 16, 20
     table.buffer_empty_at[:] = [7, 3, 9, 5, 4, 8]
@@ -408,7 +408,7 @@ def test_record_emitted_extends_buffers_and_returns_rows_with_an_underrun() -> N
     lead=st.floats(-10, 60),
     work=st.integers(1, 64),
 )
-def test_chunk_is_limited_by_maximum_growth_work_and_lead(
+def test_chunk_size_is_limited_by_maximum_growth_work_and_buffered_audio(
     first: int, largest: int, last: int, lead: float, work: int
 ) -> None:
     scheduler, table = speaking(1, made=64, work=work)

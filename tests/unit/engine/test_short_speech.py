@@ -56,7 +56,7 @@ def test_much_too_short_segment_is_retried_with_another_seed(speaking: Checkpoin
     assert np.array_equal(recorder.codes, speak(ending(speaking, SHORT, ENOUGH), free()).codes)
 
 
-def test_segment_too_short_twice_is_noted(speaking: Checkpoint) -> None:
+def test_segment_that_is_too_short_twice_is_reported_in_a_note(speaking: Checkpoint) -> None:
     recorder = speak(ending(speaking, SHORT, SHORT), free())
     assert outcome(recorder) == (StopReason.SHORT, Guard.SHORT, 1, 1)
     assert len(recorder.codes) == 2 * SHORT

@@ -99,7 +99,7 @@ def test_audio_bytes_are_independent_of_chunking_batch_and_buffered_audio(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("order", [0, 1])
-def test_sixteen_mixed_requests_equal_their_solo_runs(
+def test_sixteen_concurrent_requests_equal_the_same_requests_alone(
     quick: Checkpoint, alone: list[EventRecorder], order: int
 ) -> None:
     stream, clock = np.random.RandomState(order), VirtualClock()

@@ -98,7 +98,7 @@ def test_chunk_is_split_into_buckets_largest_first(frames: int, cut: list[int]) 
     assert pieces(frames, (1, 2, 4, 8, 12, 16)) == cut
 
 
-def test_batch_buckets_stop_at_the_first_bucket_for_all_slots() -> None:
+def test_batch_buckets_end_at_the_first_bucket_that_fits_all_slots() -> None:
     family = Family((1,), (1, 2, 4, 8))
     assert family.up_to(3).batches == (1, 2, 4)
     assert family.up_to(8).batches == (1, 2, 4, 8)
@@ -164,7 +164,9 @@ def test_first_audio_has_its_own_small_buckets(code2wav: Code2Wav) -> None:
     assert first == decoded(Code2WavStreams(code2wav, SLOTS), [1], codes, [2])
 
 
-def test_missing_bucket_size_is_composed_of_smaller_ones(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_bucket_size_is_composed_of_smaller_buckets(
+    code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
+) -> None:
     families = {Stream.FIRST_AUDIO: Family((1, 2), (1,)), Stream.AUDIO: Family((4,), (1,))}
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
@@ -206,7 +208,7 @@ def counted(piece: Callable[..., Any], calls: list[int]) -> Callable[..., Any]:
     return one
 
 
-def test_first_audio_launched_with_its_frame_is_equal_and_continues_on_the_audio_stream(
+def test_first_audio_launched_with_its_frame_is_unchanged_and_continues_correctly(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The device finishes its work late, and batches have padding rows."""

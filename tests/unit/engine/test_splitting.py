@@ -144,7 +144,7 @@ def test_split_auto_splits_text_streamed_by_token_into_sentences() -> None:
     assert fed(tokens, Split.AUTO) == split_whole(text, Split.SENTENCE)
 
 
-def test_sentence_is_emitted_when_the_next_begins() -> None:
+def test_sentence_is_emitted_when_the_next_sentence_begins() -> None:
     splitter = Splitter(Split.SENTENCE)
     assert [splitter.add(chunk) for chunk in ("It rained", ".", '" ', "(", "N", "obody came.")] == [
         *([[]] * 4),

@@ -81,7 +81,7 @@ def test_reference_is_encoded_once_for_concurrent_requests(
         assert np.array_equal(recorder.pcm, alone.pcm)
 
 
-def test_equal_references_have_equal_keys_and_others_differ() -> None:
+def test_only_equal_references_have_equal_keys() -> None:
     samples = voice(1.2, 11)
     reference = Reference(samples=samples, text="I say hello.")
     prompt = VoicePrompt(fingerprint="a", x_vector=np.zeros(4, np.float32))
@@ -241,7 +241,7 @@ def test_request_cancelled_during_encoding_sends_no_event_and_the_voice_is_cache
     assert gate.reads == 1
 
 
-def test_failed_encoding_of_a_cancelled_request_fails_no_other(reading: tuple[Engine, Gate]) -> None:
+def test_failed_encoding_of_a_cancelled_request_fails_no_other_request(reading: tuple[Engine, Gate]) -> None:
     engine, gate = reading
     gate.fails.add(1)
     ticket = engine.submit(cloned(), EventRecorder())

@@ -182,7 +182,7 @@ def test_reported_queue_position_accounts_for_callers_taking_turns() -> None:
     assert [recorder.positions for recorder in recorders] == [[0], [2, 3], [1]]
 
 
-def test_timed_out_request_is_removed_and_others_stay() -> None:
+def test_timed_out_request_is_removed_and_other_requests_stay() -> None:
     queue = queue_of(4)
     gone = list(queue.remove_expired(11.5))
     assert [sequence.ticket for sequence, _ in gone] == [0, 1]

@@ -121,7 +121,7 @@ def test_markdown_syntax_is_not_spoken() -> None:
 
 
 @pytest.mark.slow
-def test_every_two_part_split_gives_the_same_text() -> None:
+def test_text_split_at_any_position_gives_the_same_output() -> None:
     for place in range(len(ANSWER)):
         assert said(*cut(ANSWER, place)) == SAID
     for size in range(1, 8):
@@ -132,7 +132,7 @@ def test_every_two_part_split_gives_the_same_text() -> None:
 @example("- - ```\n    x\n\n  y\n", [3])
 @example("*a _b* c_ `d [e](f g", [5])
 @example("<https://a.b/c>~~2) \r\n\r\nend", [1, 16])
-def test_any_chunking_gives_the_output_of_the_whole_text(text: str, places: list[int]) -> None:
+def test_any_chunking_gives_the_output_of_the_complete_text(text: str, places: list[int]) -> None:
     whole = said(text)
     assert said(*cut(text, *places)) == whole
     assert said(*text) == whole
@@ -210,7 +210,7 @@ def test_plain_words_are_emitted_immediately() -> None:
         assert growing.add(piece) == piece
 
 
-def test_only_possible_syntax_is_buffered() -> None:
+def test_only_possible_markdown_syntax_is_buffered() -> None:
     growing = GrowingMarkdown()
     pieces = (
         "A *",
@@ -247,7 +247,7 @@ def test_only_possible_syntax_is_buffered() -> None:
     ]
 
 
-def test_flush_emits_the_buffer_and_the_line_continues() -> None:
+def test_flush_emits_the_buffer_and_text_may_continue_the_line() -> None:
     growing = GrowingMarkdown()
     assert growing.add("It is **bold and") == "It is "
     assert growing.flush() == "**bold and"

@@ -35,7 +35,7 @@ def split(text: str, *, quotes: bool = True, actions: bool = True) -> list[tuple
         ("", []),
     ],
 )
-def test_narration_is_split_into_its_parts(text: str, parts: list[tuple[PartKind, str]]) -> None:
+def test_narration_is_split_into_quotes_actions_and_other_text(text: str, parts: list[tuple[PartKind, str]]) -> None:
     found = split(text)
     assert "".join(part for _, part in found) == "".join(part for _, part in parts)
     merged: list[tuple[PartKind, str]] = []
@@ -46,14 +46,14 @@ def test_narration_is_split_into_its_parts(text: str, parts: list[tuple[PartKind
     assert found == merged
 
 
-def test_only_requested_kinds_are_separated() -> None:
+def test_only_requested_quotes_or_actions_are_separated() -> None:
     text = '*He nods.* "Yes."'
     assert split(text, quotes=False) == [(A, "He nods."), (T, ' "Yes."')]
     assert split(text, actions=False) == [(T, "*He nods.* "), (Q, '"Yes."')]
 
 
 @given(st.text(alphabet='ab "“”*.,\n', max_size=40))
-def test_only_asterisks_are_removed(text: str) -> None:
+def test_only_asterisks_are_removed_from_a_narration(text: str) -> None:
     joined = "".join(part for _, part in split(text))
     assert joined.replace("*", "") == text.replace("*", "")
 

@@ -97,7 +97,7 @@ def test_tensor_key_errors_list_the_keys(folder: Path, file: str, key: str) -> N
     assert "[3, 2] instead of [" in sentence
 
 
-def test_long_list_of_key_errors_is_counted(folder: Path) -> None:
+def test_long_list_of_key_errors_is_shortened_to_a_count(folder: Path) -> None:
     rewrite(folder / WEIGHTS[0], lambda tensors: [tensors.pop(key) for key in list(tensors)[:40]])
     with pytest.raises(CheckpointInvalid, match="and 35 more") as caught:
         load(folder)

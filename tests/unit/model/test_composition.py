@@ -98,7 +98,7 @@ def card_of(*folders: Path) -> ModelCard:
 
 
 @pytest.mark.parametrize("kind", [None, Quantization.INT8], ids=str)
-def test_speakers_of_several_adapters_speak_as_alone(base: Path, kind: Quantization | None) -> None:
+def test_speakers_of_combined_adapters_speak_as_with_one_adapter(base: Path, kind: Quantization | None) -> None:
     folders = {
         "alice": tuned(base, "alice-lora", speakers={"alice": ROW}),
         "bob": tuned(base, "bob-lora", speakers={"bob": ROW}),
@@ -154,7 +154,7 @@ def test_adapter_of_a_cloning_checkpoint_adds_speakers_to_it(cloner: Path) -> No
     assert np.array_equal(speak(engine_of(together), request).codes, speak(engine_of(loaded(cloner)), request).codes)
 
 
-def test_dialect_of_a_speaker_remains(base: Path) -> None:
+def test_speaker_of_an_adapter_keeps_its_dialect(base: Path) -> None:
     folders = [
         tuned(base, "a", speakers={"a": ROW}, dialects={"a": "sichuan_dialect"}),
         tuned(base, "b", speakers={"b": ROW}),
@@ -239,7 +239,7 @@ def test_quantized_copies_keep_the_speakers(base: Path, tmp_path: Path) -> None:
     assert np.array_equal(codes_of(loaded(shared(*others)), "alice"), alone)
 
 
-def test_full_table_with_one_changed_row_is_a_speaker(base: Path) -> None:
+def test_embedding_table_with_one_changed_row_adds_a_speaker(base: Path) -> None:
     table = load_file(base / "model.safetensors")[TABLE].clone()
     table[ROW] += 1
     first = write_adapter(base, "first", {"base_model.model.model.codec_embedding.weight": table})
@@ -311,13 +311,13 @@ def test_shared_checkpoint_serves_no_mode_of_another_checkpoint(cloner: Path, fo
 
 
 @pytest.mark.parametrize("row", [5000, -1, "7", None])
-def test_speaker_outside_the_table_is_refused_with_its_file(base: Path, row: Any) -> None:
+def test_speaker_id_outside_the_embedding_table_is_refused_with_its_file(base: Path, row: Any) -> None:
     folder = tuned(base, "mine", speakers={"mine": row})
     with pytest.raises(CheckpointInvalid, match=r"mine/config\.json: "):
         Registry.read((str(folder),))
 
 
-def test_full_table_has_no_row_for_another_speaker(base: Path) -> None:
+def test_full_embedding_table_has_no_row_for_another_speaker(base: Path) -> None:
     talker = compose(source_of(str(base))).config.talker
     used = {*talker.special_ids.values(), *talker.spk_id.values()}
     free = [row for row in range(talker.codes, talker.vocab_size) if row not in used]

@@ -203,7 +203,7 @@ def test_invalid_value_error_contains_the_value(
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
 )
-def test_other_model_type_is_refused(
+def test_unsupported_model_type_is_refused(
     folder_of: FolderOf, tmp_path: Path, file: str, value: Any, path: tuple[str, ...], words: str
 ) -> None:
     folder = changed(folder_of("tiny", "custom_voice"), tmp_path, file, put(value, *path))
@@ -330,7 +330,7 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def test_rope_settings_are_read_from_their_newer_location(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_rope_settings_are_read_from_the_location_in_newer_files(folder_of: FolderOf, tmp_path: Path) -> None:
     def change(content: dict[str, Any]) -> None:
         for section in (content["talker_config"], content["talker_config"]["code_predictor_config"]):
             scaling, theta = section.pop("rope_scaling", None) or {}, section.pop("rope_theta")

@@ -123,7 +123,9 @@ def test_gap_before_the_control_tokens_shifts_their_ids(folder: Path) -> None:
 
 @pytest.mark.parametrize("merges", [str, list])
 @pytest.mark.parametrize("has_config", [True, False])
-def test_single_file_tokenizer_equals_three_files(folder: Path, merges: type, has_config: bool) -> None:
+def test_tokenizer_in_a_single_file_equals_the_tokenizer_in_three_files(
+    folder: Path, merges: type, has_config: bool
+) -> None:
     before = tokenizer_of(folder)
     config = json.loads((folder / "tokenizer_config.json").read_text())
     lines = [line for line in (folder / "merges.txt").read_text().split("\n")[1:] if line]
@@ -148,7 +150,7 @@ def test_single_file_tokenizer_equals_three_files(folder: Path, merges: type, ha
     assert set(after.reserved) == set(before.reserved)
 
 
-def test_added_tokens_are_read_from_the_older_file(folder: Path) -> None:
+def test_added_tokens_are_read_from_the_older_file_added_tokens_json(folder: Path) -> None:
     before = tokenizer_of(folder)
     config = json.loads((folder / "tokenizer_config.json").read_text())
     older = {token["content"]: int(index) for index, token in config["added_tokens_decoder"].items()}

@@ -102,7 +102,7 @@ def in_chunks(streams: Streams, slots: list[int], codes: Tensor, ends: list[int]
 
 
 @pytest.mark.parametrize("spec", ["tiny", "odd"])
-def test_kernel_audio_equals_the_network_from_the_first_frame(
+def test_kernel_audio_equals_the_pytorch_network_from_the_first_frame(
     folder_of: FolderOf, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "fuses", lambda dtype: False)  # As on a card, modules keep their weights.
@@ -124,7 +124,7 @@ def test_long_stream_is_equal_for_every_chunking(small: Code2Wav) -> None:
     assert (ours.int() - plain(small, codes)).abs().max() <= STEP
 
 
-def test_streams_join_and_leave_and_reopened_streams_have_no_old_state(small: Code2Wav) -> None:
+def test_streams_can_join_and_leave_a_batch_and_reopened_streams_have_no_old_state(small: Code2Wav) -> None:
     """Rows with different frame numbers share calls, and no row reads data of other slots."""
     codes = codes_of(small, 4, 12)
     truth = plain(small, codes)

@@ -82,13 +82,13 @@ def test_elementwise_functions_are_position_independent(function: Callable[[Tens
         assert torch.equal(function(x[start : start + size].clone()), whole[start : start + size])
 
 
-def test_silu_equals_the_library_except_rounding() -> None:
+def test_silu_equals_pytorch_except_rounding() -> None:
     x = torch.linspace(-200, 200, 1001)
     torch.testing.assert_close(silu(x), F.silu(x))
 
 
 @pytest.mark.slow
-def test_plain_library_product_is_not_batch_invariant() -> None:
+def test_plain_pytorch_product_is_not_batch_invariant() -> None:
     """Otherwise, the module products.py and the MKL settings would be unnecessary."""
     question = """
 import torch
@@ -123,7 +123,7 @@ def assert_exact(conv: nn.Module, inputs: int, left: int, step: int) -> None:
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "kernel", "dilation"), CONVS)
-def test_convolution_is_batch_invariant_and_equals_the_library(
+def test_convolution_is_batch_invariant_and_equals_pytorch(
     inputs: int, outputs: int, kernel: int, dilation: int
 ) -> None:
     conv = filled(Conv(inputs, outputs, kernel, dilation=dilation))
@@ -137,7 +137,7 @@ def test_convolution_is_batch_invariant_and_equals_the_library(
 
 @pytest.mark.parametrize("dilation", [1, 2])
 @pytest.mark.parametrize("channels", [3, 64])
-def test_depthwise_convolution_is_batch_invariant_and_equals_the_library(channels: int, dilation: int) -> None:
+def test_depthwise_convolution_is_batch_invariant_and_equals_pytorch(channels: int, dilation: int) -> None:
     conv = filled(Conv(channels, channels, 7, dilation=dilation, groups=channels))
     x = numbers(2, 80, channels, seed=3)
     expected = F.conv1d(x.transpose(1, 2), conv.weight, conv.bias, dilation=dilation, groups=channels)
@@ -146,9 +146,7 @@ def test_depthwise_convolution_is_batch_invariant_and_equals_the_library(channel
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "kernel", "stride"), UPSAMPLERS)
-def test_upsampling_is_batch_invariant_and_equals_the_library(
-    inputs: int, outputs: int, kernel: int, stride: int
-) -> None:
+def test_upsampling_is_batch_invariant_and_equals_pytorch(inputs: int, outputs: int, kernel: int, stride: int) -> None:
     conv = filled(TransposedConv(inputs, outputs, kernel, stride=stride))
     x, left = numbers(2, 90, inputs, seed=3), kernel // stride - 1
     expected = F.conv_transpose1d(x.transpose(1, 2), conv.weight, conv.bias, stride=stride)
@@ -229,7 +227,7 @@ def test_bfloat16_convolution_is_batch_invariant_and_close_to_float32(
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "kernel", "stride"), [(24, 12, 16, 8), (48, 24, 6, 3), (32, 32, 2, 2)])
-def test_bfloat16_upsampling_is_batch_invariant_and_close_to_the_library(
+def test_bfloat16_upsampling_is_batch_invariant_and_close_to_pytorch(
     inputs: int, outputs: int, kernel: int, stride: int
 ) -> None:
     conv = narrow(TransposedConv(inputs, outputs, kernel, stride=stride))

@@ -44,7 +44,7 @@ def test_digits_are_separate_tokens(folder: Path) -> None:
     assert len(tokenizer_of(folder).body("2026")) == 4
 
 
-def test_composed_and_decomposed_letters_are_equal(folder: Path) -> None:
+def test_composed_and_decomposed_letters_give_equal_tokens(folder: Path) -> None:
     tokenizer = tokenizer_of(folder)
     assert tokenizer.body("caf\u00e9") == tokenizer.body("cafe\u0301")
 
@@ -88,7 +88,7 @@ def test_instruct_ids_include_the_whole_template(folder: Path) -> None:
     assert ids[-2:] == tokenizer.encode("<|im_end|>\n")
 
 
-def test_other_files_in_the_folder_change_nothing(folder: Path) -> None:
+def test_unused_files_in_the_checkpoint_folder_have_no_effect(folder: Path) -> None:
     """Loaders that read these files may select another pre-tokenizer, which splits "iPhone"."""
     text = "McDonald's iPhone 12, 你好"
     expected = tokenizer_of(folder).body(text)

@@ -216,7 +216,7 @@ async def test_missing_stored_voice_is_a_client_error(monkeypatch: pytest.Monkey
         assert (error["code"], error["param"], error["context_id"]) == ("voice_not_found", "voice", "default")
 
 
-async def test_drain_finishes_running_replies_and_starts_none() -> None:
+async def test_drain_finishes_running_replies_and_refuses_new_requests() -> None:
     async with session() as (client, engine, host):
         client.say("session.config", frames="labelled")
         client.say("input.text", text="Hello", context_id="a")

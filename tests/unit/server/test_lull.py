@@ -170,7 +170,7 @@ def test_omni_text_without_splitting_is_a_single_request() -> None:
     assert not driver.submitted
 
 
-def test_omni_text_streamed_by_token_has_a_delay_and_committed_text_has_none() -> None:
+def test_omni_flush_delay_applies_to_text_streamed_by_token_and_not_to_committed_text() -> None:
     for mode, flushes in (("token_level", 1), ("sentence_commit", 0)):
         clock = Clock()
         driver = omni(clock=clock)

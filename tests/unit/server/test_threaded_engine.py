@@ -261,7 +261,7 @@ def test_waiting_requests_are_refused_when_the_engine_ends(threaded: Threaded, i
 
 
 @pytest.mark.logs_errors
-def test_failing_sink_and_failing_command_end_only_their_requests(threaded: Threaded) -> None:
+def test_failing_event_sink_and_failing_command_end_only_their_requests(threaded: Threaded) -> None:
     slow, engine = threaded.slow, threaded.engine
 
     def fail(_: SpeechEvent) -> None:

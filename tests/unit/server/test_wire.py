@@ -25,12 +25,12 @@ CONFIG = {"type": "session.config", "voice": "anna"}
         lambda fields: read_speech({"input": "Hello.", **fields}),
     ],
 )
-def test_note_lists_unknown_fields(config: Callable[[dict[str, Any]], SessionConfig]) -> None:
+def test_note_lists_the_unknown_fields_of_a_message(config: Callable[[dict[str, Any]], SessionConfig]) -> None:
     assert config({"instruct": "softly", "speaker": "anna"}).notes == ()
     assert config({"instruction": "softly", "sed": 3}).notes == (UNKNOWN_FIELDS.format(names="instruction, sed"),)
     assert config({"instruction": 1}).model_copy(update={"seed": 1}).notes == config({"instruction": 1}).notes
 
 
-def test_note_about_unknown_fields_contains_names_only() -> None:
+def test_note_about_unknown_fields_lists_only_a_few_valid_names() -> None:
     fields = {**CONFIG, "a b": 1, "\r\nX-Evil: 1": 1, "x" * 99: 1, **{f"f{number}": 1 for number in range(99)}}
     assert checked(SessionConfig, fields).notes == (UNKNOWN_FIELDS.format(names="f0, f1, f2, f3, f4, …"),)

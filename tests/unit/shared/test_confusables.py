@@ -59,7 +59,7 @@ def test_capital_i_looks_like_l_and_capital_l_not_like_i() -> None:
     assert find_confusable("Lan", ["Ian"]) is None
 
 
-def test_one_letter_may_look_like_two() -> None:
+def test_one_letter_may_look_like_two_letters() -> None:
     assert find_confusable("rnary", ["Mary"]) == "Mary"
     assert find_confusable("maMа", ["rnarna"]) == "rnarna"
 

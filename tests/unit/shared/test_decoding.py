@@ -160,7 +160,9 @@ def test_overlong_wav_is_refused_before_conversion() -> None:
 @pytest.mark.parametrize(
     ("kind", "subtype"), [("FLAC", "PCM_16"), ("AIFF", "PCM_16"), ("WAV", "ULAW"), ("RF64", "PCM_16")]
 )
-def test_other_formats_are_decoded_in_a_child_process(kind: str, subtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_formats_other_than_wav_are_decoded_in_a_child_process(
+    kind: str, subtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[object] = []
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda *given, **named: started.append(named) or popen(*given, **named))
@@ -262,7 +264,7 @@ def child(code: str) -> tuple[str, ...]:
         'print(\'{"code": "invalid_ref_audio", "facts": {}}\')',
     ],
 )
-def test_crashing_or_misbehaving_decoder_is_a_refusal(code: str) -> None:
+def test_crash_or_invalid_output_of_the_decoder_is_a_refusal(code: str) -> None:
     with pytest.raises(BadReferenceAudio, match="the decoder crashed"):
         _decode_in_child(bytes(10**6), 60.0, child(code))
 

@@ -133,7 +133,7 @@ def test_streamed_wav_has_a_plain_header_without_length() -> None:
     assert data[44:] == PCM
 
 
-def test_whole_wav_is_exact_to_the_byte() -> None:
+def test_complete_wav_file_is_exact_to_the_byte() -> None:
     data = encoded("wav", whole=True)
     assert struct.unpack_from("<I", data, 4) == (len(data) - 8,)
     assert data[44:] == PCM
@@ -142,7 +142,7 @@ def test_whole_wav_is_exact_to_the_byte() -> None:
         assert file.readframes(10**9) == PCM
 
 
-def test_tags_of_a_whole_wav_precede_the_samples() -> None:
+def test_tags_of_a_complete_wav_file_precede_the_samples() -> None:
     data = encoded("wav", whole=True, tags=TAGS)
     assert data.endswith(PCM)
     assert struct.unpack_from("<I", data, 4) == (len(data) - 8,)
@@ -243,7 +243,7 @@ def test_custom_tags_read_back_equal(response_format: str, whole: bool) -> None:
         assert {name: tags[name] for name in TAGS} == TAGS
 
 
-def test_invalid_audio_has_no_tags() -> None:
+def test_invalid_audio_file_has_no_tags() -> None:
     assert read_tags(io.BytesIO(b"")) == {}
     assert read_tags(io.BytesIO(b"not a sound at all" * 50)) == {}
 

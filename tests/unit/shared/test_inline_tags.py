@@ -89,7 +89,7 @@ def test_ssml_tags_become_pauses_or_are_left_out(text: str, items: list[Item]) -
     assert items_of(*text) == items
 
 
-def test_break_is_omitted_or_bounded_as_requested() -> None:
+def test_ssml_break_is_omitted_or_limited_as_requested() -> None:
     text = "One<break time='9s'/>two[x].<break/> Three"
     left_out = ["One ", LeftOut(), "two[x]. ", LeftOut(), "Three"]
     assert items_of(text, brackets=False, max_break_s=None) == left_out
@@ -164,7 +164,7 @@ SSML = [
 
 @pytest.mark.parametrize("parts", [BRACKETS, SSML, BRACKETS + SSML])
 @given(data=st.data())
-def test_any_chunking_gives_the_items_of_the_whole_text(parts: list[str], data: st.DataObject) -> None:
+def test_any_chunking_gives_the_items_of_the_complete_text(parts: list[str], data: st.DataObject) -> None:
     text = data.draw(st.lists(st.sampled_from(parts), max_size=24).map("".join))
     assert outcome(*in_pieces(text, data)) == outcome(text)
 

@@ -73,7 +73,7 @@ def test_speech_is_normalized_to_the_target_loudness(target: float) -> None:
     assert dbtp(out) <= CEILING_DBTP
 
 
-def test_gain_without_limiting_only_scales() -> None:
+def test_gain_without_limiting_only_scales_the_samples() -> None:
     sound = (voice(3, 5) * 32767).astype(np.int16)
     out = normalize_loudness(sound, -30.0)
     scale = (out @ sound.astype(np.float64)) / (sound @ sound.astype(np.float64))
@@ -105,7 +105,7 @@ def test_peaks_stay_below_the_ceiling_and_no_sample_is_lost(seed: int, length: i
         assert dbtp(out) <= CEILING_DBTP
 
 
-def test_long_audio_limited_in_parts_equals_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_audio_limited_in_parts_equals_audio_limited_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = np.concatenate([(voice(3.0, seed) * 32767).astype(np.int16) for seed in range(4)])
     whole = normalize_loudness(sound, -8.0)
     monkeypatch.setattr(loudness, "_LIMITED_SAMPLES", 24_000)

@@ -58,7 +58,7 @@ PARTS = [
 
 
 @given(parts=st.lists(st.sampled_from(PARTS), max_size=16), markup=st.sampled_from(["", TAG]), data=st.data())
-def test_any_chunking_gives_the_result_of_the_whole_text(parts: list[str], markup: str, data: st.DataObject) -> None:
+def test_any_chunking_gives_the_result_of_the_complete_text(parts: list[str], markup: str, data: st.DataObject) -> None:
     text = "".join(parts)
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8).map(sorted))
     pieces = [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
@@ -88,7 +88,7 @@ def test_flush_emits_the_buffer_except_an_incomplete_tag() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 200_000])
-def test_long_text_without_matches_is_emitted_whole(length: int) -> None:
+def test_long_text_without_matches_is_emitted_completely(length: int) -> None:
     text = "a b " * length
     growing = GrowingPronunciation(dictionary_of(ENTRIES, ""))
     assert growing.add(text) == text

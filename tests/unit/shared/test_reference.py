@@ -50,7 +50,7 @@ def test_float_samples_pass_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 44_100, 48_000, 96_000, 192_000])
-def test_other_rates_are_resampled(rate: int) -> None:
+def test_other_sample_rates_are_resampled(rate: int) -> None:
     tone = 0.5 * np.sin(2 * np.pi * 440 * np.arange(2 * rate) / rate)
     read = read_reference(encoded(tone, rate), LIMITS)
     assert abs(len(read) - 2 * SAMPLE_RATE) <= 2

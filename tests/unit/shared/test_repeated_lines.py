@@ -47,7 +47,7 @@ def test_request_log_lines_are_never_suppressed() -> None:
     assert [lines.filter(record) for _ in range(10)] == [True] * 10
 
 
-def test_port_of_the_studio_logs_through_the_limited_handlers_of_the_process() -> None:
+def test_studio_server_logs_through_rate_limited_handlers() -> None:
     """Otherwise, Uvicorn would add a log handler without a limit for malformed requests."""
     before = list(logging.getLogger("uvicorn").handlers)  # Libraries in other tests may have added handlers.
     port = config(FastAPI(), Settings())

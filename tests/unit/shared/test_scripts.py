@@ -29,5 +29,5 @@ ENGLISH, ALL = ("English",), ("chinese", "english", "japanese", "korean", "russi
         ("々", ENGLISH, "cjk"),
     ],
 )
-def test_first_unsupported_script_is_found(text: str, languages: tuple[str, ...], script: str) -> None:
+def test_first_unsupported_writing_system_is_found(text: str, languages: tuple[str, ...], script: str) -> None:
     assert strange_script(text, languages) == script

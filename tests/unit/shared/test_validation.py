@@ -73,6 +73,6 @@ def test_non_numeric_text_error_states_the_expected_type(given: dict[str, Any], 
     assert fault(Lax, given) == said
 
 
-def test_error_of_a_length_counts_characters_of_a_text_and_entries_of_a_list() -> None:
+def test_length_error_counts_characters_of_texts_and_entries_of_lists() -> None:
     assert fault(Strict, {"short": "abcd"}) == ("short", "it must have at most 3 characters")
     assert fault(Strict, {"few": [1, 2, 3, 4]}) == ("few", "it must have at most 3 entries")

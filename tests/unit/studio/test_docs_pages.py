@@ -23,7 +23,7 @@ def test_first_docs_page_is_the_quickstart(client: TestClient) -> None:
     assert '<a href="quickstart" aria-current=page>' in page.text
 
 
-def test_page_lists_its_own_sections_below_its_name(client: TestClient) -> None:
+def test_sections_of_the_open_page_are_listed_below_its_name(client: TestClient) -> None:
     navigation = client.get("/docs/deploy").text.partition("<main>")[0]
     assert '<li><a href="#behind-a-proxy">Behind a proxy</a></li>' in navigation
     assert "#openai" not in navigation
@@ -50,5 +50,5 @@ def test_every_link_between_pages_leads_to_an_existing_heading(client: TestClien
 
 
 @pytest.mark.parametrize("path", ["nowhere", "..%2fREADME", "images/..%2fapi.md", "api.md"])
-def test_other_files_are_not_served(client: TestClient, path: str) -> None:
+def test_files_outside_the_documentation_are_not_served(client: TestClient, path: str) -> None:
     assert client.get(f"/docs/{path}").status_code == 404

@@ -159,7 +159,7 @@ def test_html_is_split_at_headings(data: bytes) -> None:
     }
 
 
-def test_html_code_is_left_out_and_a_poem_is_not() -> None:
+def test_code_in_html_is_left_out_and_poems_are_kept() -> None:
     found = read(
         b"<html><body><p>Hi.<pre><code>x = 1\ny = 2</code></pre><pre>A poem\n  here</pre><p>Use <code>x</code>."
     )
@@ -273,7 +273,7 @@ def test_superscript_numbers_after_words_are_footnote_marks() -> None:
     assert read(RAISED.encode(), as_is=True).chapters[0].paragraphs == [RAISED]
 
 
-def test_styles_in_brackets_are_noted_in_all_prose_and_other_brackets_are_text() -> None:
+def test_styles_in_brackets_are_reported_in_a_note_in_every_format() -> None:
     text = "I [laughs] did. [door slams] [softly] No [sic]. [pause 1s]"
     for data, markdown in (
         (text.encode(), False),
@@ -444,7 +444,7 @@ def test_too_long_spine_is_refused_before_a_page_is_parsed(parsed: list[bytes], 
     assert parsed == []
 
 
-def test_reading_stops_at_the_limit_of_a_book_s_text(monkeypatch: pytest.MonkeyPatch, parsed: list[bytes]) -> None:
+def test_reading_stops_at_the_text_limit_of_a_book(monkeypatch: pytest.MonkeyPatch, parsed: list[bytes]) -> None:
     monkeypatch.setattr("studio.documents.epub.MAX_TEXT_CHARS", 40_000)
     with pytest.raises(values.UnreadableError, match=values.TOO_LARGE):
         read(long_book([f"<html><body><p>{'word ' * 2000}</p></body></html>"] * 50))

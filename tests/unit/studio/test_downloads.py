@@ -102,7 +102,7 @@ async def test_failed_download_plan_is_not_retried_immediately() -> None:
     await plan.aclose()
 
 
-async def test_download_pauses_survives_a_restart_resumes_and_switches_checkpoints(hub: Hub, tmp_path: Path) -> None:
+async def test_paused_download_resumes_after_a_restart_and_switches_checkpoints(hub: Hub, tmp_path: Path) -> None:
     hub.rate, hub.hold_at = 300_000, HELD_AT
     async with studio(tmp_path) as (client, runtime):
         began = await client.post(PATH, json={"models": [CUSTOM]})
@@ -230,7 +230,7 @@ def suggested(plan: dict[str, Any]) -> list[str]:
     return [one["id"].removeprefix("Qwen/Qwen3-TTS-12Hz-") for one in plan["offers"] if one["suggested"]]
 
 
-def test_fast_machine_is_offered_large_checkpoints_and_a_slow_one_small_ones() -> None:
+def test_size_of_the_offered_checkpoints_depends_on_the_speed_of_the_machine() -> None:
     fast = plan_for([offer(name, 8.0, 0.1) for name in NAMES], total=80.0)
     assert suggested(fast) == ["1.7B-CustomVoice", "1.7B-VoiceDesign", "1.7B-Base"]
     slow = plan_for([offer(name, 8.0, 4.0) for name in NAMES], total=80.0)
@@ -287,7 +287,7 @@ async def test_memory_check_uses_the_requested_quantization(tmp_path: Path) -> N
         assert (await client.post(PATH, json=wanted | {"quantize": "int8"})).status_code == 202
 
 
-def test_plan_lists_each_quantization_and_the_chosen_one() -> None:
+def test_download_plan_lists_all_quantizations_and_the_selected_one() -> None:
     machine = machine_of([offer(name, 8.0, 1.6) | {"chosen": "int8"} for name in NAMES], total=7.0)
     one = build_plan(machine)["offers"][0]
     assert (one["chosen"], one["rtf"], one["memory"], one["fits"]) == ("int8", 0.8, 4.0, True)

@@ -21,7 +21,7 @@ AT_ONCE_S = 0.1
         (5 * AT_ONCE_S, "Finishing running speech, 60 s at most; press Ctrl-C again to end at once.\n"),
     ],
 )
-async def test_long_drain_is_reported_and_a_short_one_is_not(
+async def test_only_a_long_drain_is_reported(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], lasts_s: float | None, said: str
 ) -> None:
     monkeypatch.setattr(server, "IDLE_SOCKETS_TIMEOUT_S", AT_ONCE_S)

@@ -189,7 +189,7 @@ async def test_host_can_read_runtime_metrics_preceded_by_restart_counters() -> N
         "port",
     ],
 )
-async def test_host_routes_are_refused_for_others(settings: dict[str, Any], headers: dict[str, str]) -> None:
+async def test_host_routes_are_refused_for_other_users(settings: dict[str, Any], headers: dict[str, str]) -> None:
     status, fields = await asked(headers=headers, **settings)
     if settings or "host" in headers:
         assert (status, fields["error"]["code"]) == (403, "host_only")

@@ -124,7 +124,7 @@ INVALID_JSON = {
 
 @pytest.mark.slow("a long number", "half a character", "too deep")
 @pytest.mark.parametrize("invalid_json", INVALID_JSON.values(), ids=INVALID_JSON.keys())
-def test_unreadable_row_is_skipped_and_the_rest_is_listed(tmp_path: Path, invalid_json: str) -> None:
+def test_unreadable_row_is_skipped_and_other_rows_are_listed(tmp_path: Path, invalid_json: str) -> None:
     with serving(tmp_path) as address, visitor(address) as client:
         good, bad = save(client, text="good")["id"], save(client, text="bad")["id"]
         for name in ("good", "bad"):

@@ -59,7 +59,7 @@ def test_allowed_origin_may_use_the_runtime_routes(client: httpx.Client, path: s
 
 @pytest.mark.parametrize("path", RUNTIME_ROUTES)
 @pytest.mark.parametrize("origin", [EVIL, "null"])
-def test_other_origins_are_refused(client: httpx.Client, path: str, origin: str) -> None:
+def test_unlisted_origins_are_refused(client: httpx.Client, path: str, origin: str) -> None:
     assert preflight(client, path, origin).status_code == 400
     posted = client.post(path, headers={"origin": origin}, json={})
     assert (posted.status_code, code(posted)) == (403, "origin_refused")
@@ -75,7 +75,7 @@ def test_studio_routes_are_for_its_own_page_only(client: httpx.Client, path: str
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/speech/stream", "/tts/websocket"])
-async def test_sockets_accept_the_same_origins(port: int, path: str) -> None:
+async def test_websockets_accept_the_same_origins_as_http_routes(port: int, path: str) -> None:
     url = f"ws://127.0.0.1:{port}{path}"
 
     for origin in (OURS, f"http://127.0.0.1:{port}"):

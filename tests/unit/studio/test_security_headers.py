@@ -58,7 +58,7 @@ def test_page_connects_only_to_its_own_host() -> None:
     assert "connect-src 'self' data: blob:" in policy.split("; ")
 
 
-def test_route_keeps_its_own_policy_and_data_has_none() -> None:
+def test_content_security_policy_of_a_route_is_kept_and_data_has_none() -> None:
     assert client().get("/own").headers["content-security-policy"] == "default-src 'none'"
     answer = client().get("/data")
     assert answer.headers["x-content-type-options"] == "nosniff"

@@ -106,7 +106,7 @@ def test_share_link_is_unlisted_and_cannot_be_framed(owner: httpx.Client, anybod
     assert owner.get("/studio/takes").json()["takes"][0].keys().isdisjoint({"link", "token", "share"})
 
 
-def test_revoked_link_looks_like_an_unknown_one(owner: httpx.Client, anybody: httpx.Client) -> None:
+def test_revoked_link_looks_like_an_unknown_link(owner: httpx.Client, anybody: httpx.Client) -> None:
     take, link = shared(owner)
     assert owner.post(f"/studio/takes/{take}/share").json()["link"] == link[1:]  # Each take has only one link.
     assert owner.delete(f"/studio/takes/{take}/share").json() == {"link": None}

@@ -257,7 +257,7 @@ async def test_each_checkpoint_change_is_tried_and_reported_separately() -> None
         assert runtime.args == ("ready",)
 
 
-async def test_new_child_is_ready_before_the_old_one_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_child_is_ready_before_the_old_child_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "LEAVE_S", 0.0)
 
     async with ready(drain_s=2.0) as runtime:
@@ -292,7 +292,7 @@ async def test_old_child_is_stopped_first_if_memory_is_short_and_restored_on_fai
             assert (runtime.args, "it has crashed" in str(runtime.status.problem)) == (("ready",), True)
 
 
-async def test_child_whose_port_was_taken_is_restarted_on_another(
+async def test_child_whose_port_was_taken_is_restarted_on_another_port(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free = child_process._free_port

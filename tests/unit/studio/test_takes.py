@@ -106,7 +106,7 @@ def test_wav_tags_name_the_model_and_seed(client: httpx.Client) -> None:
             assert said in file.comment
 
 
-def test_mp3_decodes_to_the_audio(client: httpx.Client) -> None:
+def test_mp3_file_decodes_to_the_stored_audio(client: httpx.Client) -> None:
     record = save(client, SOUND)
     data = client.get(f"/studio/takes/{record['id']}/audio", params={"format": "mp3"}).content
     with av.open(io.BytesIO(data)) as container:
@@ -278,7 +278,7 @@ def test_take_size_is_limited(tmp_path: Path) -> None:
         refused(post(client, bytes(20_000_000)), 413, "message_too_large", "pcm")
 
 
-def test_unknown_format_error_lists_the_available_ones(client: httpx.Client) -> None:
+def test_unknown_format_error_lists_the_available_formats(client: httpx.Client) -> None:
     answer = client.get(f"/studio/takes/{save(client)['id']}/audio", params={"format": "aac"})
     assert "wav, mp3, flac, opus, pcm" in refused(answer, 400, "unsupported_format", "format")
 

@@ -103,7 +103,7 @@ def test_line_ends_that_were_converted_twice_count_once() -> None:
     assert found.chapters[0].paragraphs == ["One.", "Two."]
 
 
-def test_encoding_that_is_not_read_is_reported_as_uncertain() -> None:
+def test_unsupported_encoding_is_reported_as_uncertain() -> None:
     euc_tw = bytes.fromhex(
         "cabcd4afc7e3c4fce3d0e6d3dfd7cae3a1a2d2e0cbc4d0fec7e9c4a9c7e3e6fceadaa1a4c4f4c5b2cefbc5b2d6b4cfe6daa6c7efa1a4"
     )
@@ -188,7 +188,7 @@ def test_binary_file_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("options", [{"encoding": "cp1252"}, {"as_is": True}])
-def test_other_markup_is_refused_for_any_encoding(options: dict[str, Any]) -> None:
+def test_rtf_and_unknown_xml_are_refused_in_any_encoding(options: dict[str, Any]) -> None:
     for data in (rb"{\rtf1\ansi Hello}", b'<?xml version="1.0"?><FictionBook/>'):
         with pytest.raises(values.UnreadableError, match="neither text nor"):
             read(data, **options)
@@ -252,7 +252,7 @@ def test_table_is_read_unchanged() -> None:
 @pytest.mark.parametrize(
     "row", ["<v a", "[x", "(x", "♪ x\n", "- x\n", "{\\x", "A: ", "<rt>", "12\n", "x-\n", "\f", "-->"]
 )
-def test_reading_time_is_linear(row: str) -> None:
+def test_reading_time_of_a_text_file_is_linear(row: str) -> None:
     def seconds(times: int) -> float:
         data = ("1\n00:00:01,000 --> 00:00:02,000\n" + row * times).encode()
         begun = time.process_time()

@@ -55,7 +55,7 @@ def test_lines_begin_at_their_times_and_the_file_has_the_given_length(client: ht
     assert re.findall(r"(\S+) -->", srt) == ["00:00:00,500", "00:00:02,000", "00:00:05,250"]
 
 
-def test_overlong_line_is_spoken_faster_before_the_next_is_delayed(client: httpx.Client) -> None:
+def test_overlong_line_is_spoken_faster_before_the_next_line_is_delayed(client: httpx.Client) -> None:
     take = save(client, pcm_of(2.0, 1))["id"]
     fits = [{"take": take, "line": 1, "starts_s": 0.0}, {"take": take, "line": 2, "starts_s": 1.8}]
     answer = exported(client, fits)

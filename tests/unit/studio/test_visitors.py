@@ -33,7 +33,7 @@ def address(folder: Path) -> Iterator[str]:
         yield address
 
 
-def test_data_of_one_visitor_is_unreachable_for_another(address: str) -> None:
+def test_data_of_one_visitor_is_unreachable_for_another_visitor(address: str) -> None:
     with visitor(address) as anna, visitor(address) as ben:
         record = save(anna, SOUND, reference=b"RIFF secret")
         anna.put("/studio/scripts/s", json={"name": "Secret"}).raise_for_status()

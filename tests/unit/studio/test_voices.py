@@ -176,7 +176,9 @@ def by_cookie(connection: HTTPConnection) -> str:
     return connection.cookies.get("who", "")
 
 
-async def test_visitors_cannot_see_change_or_delete_voices_of_others(running: RunningServer, tmp_path: Path) -> None:
+async def test_visitors_cannot_see_change_or_delete_voices_of_other_visitors(
+    running: RunningServer, tmp_path: Path
+) -> None:
     async with studio(running, tmp_path, by_cookie) as client:
         house = await kept(client, "House")
         anna, bert = {"cookie": "who=anna"}, {"cookie": "who=bert"}

@@ -272,7 +272,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
         pytest.param("missing", "0-missing: AttributeError", marks=pytest.mark.slow),
     ],
 )
-def test_failing_plugin_is_logged_without_text_and_the_next_is_tried(
+def test_failing_plugin_is_logged_without_text_and_the_next_plugin_is_tried(
     only: Install, caplog: pytest.LogCaptureFixture, function: str, reason: str
 ) -> None:
     only(function, "right")

@@ -66,13 +66,13 @@ def test_page_markup_is_readable_in_english_without_scripts() -> None:
             assert " ".join(text.split()) == ENGLISH[key], key
 
 
-def test_text_file_of_a_room_contains_only_keys_of_that_room() -> None:
+def test_translation_file_of_a_room_contains_only_keys_of_that_room() -> None:
     for path in FOLDER.rglob("*.json"):
         keys = json.loads(path.read_text("utf-8"))
         assert [key for key in keys if not key.startswith(f"{path.stem}.")] == [], path
 
 
-def test_missing_language_is_reported() -> None:
+def test_missing_translation_language_is_reported() -> None:
     for name in ("xx", "..", "en/../zh", ""):
         with pytest.raises(KeyError):
             words(name)

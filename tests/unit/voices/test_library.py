@@ -385,7 +385,7 @@ def test_file_of_a_newer_version_is_left_unchanged(library: Library, folder: Pat
     assert path.exists()
 
 
-def test_older_of_two_files_keeps_a_duplicate_name(library: Library, folder: Path) -> None:
+def test_older_of_two_voice_files_keeps_the_duplicate_name(library: Library, folder: Path) -> None:
     newer = library.add(a_voice("Clara", created_at=2.0))
     older = a_voice("CLARA", created_at=1.0)
     (folder / f"{older.id}.voice").write_bytes(write_voice(older))

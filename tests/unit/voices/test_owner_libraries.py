@@ -62,7 +62,7 @@ def test_shared_voices_cannot_be_changed_by_an_owner(owner_libraries: OwnerLibra
     assert owner_libraries.library_of("").change(common.id, Edit(name="House")).name == "House"
 
 
-def test_owner_may_use_the_voice_names_of_others(owner_libraries: OwnerLibraries) -> None:
+def test_owner_may_use_the_voice_names_of_other_owners(owner_libraries: OwnerLibraries) -> None:
     common = owner_libraries.library_of("").add(a_voice("Clara"))
     annas = owner_libraries.library_of("anna").add(a_voice("Clara"))
     assert owner_libraries.library_of("bert").add(a_voice("clara")).id not in {common.id, annas.id}

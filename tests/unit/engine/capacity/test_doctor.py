@@ -165,7 +165,7 @@ SPOILERS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 
 
 @pytest.mark.parametrize("how", SPOILERS)
-def test_doctor_command_lists_all_problems_and_check_option_the_first(folder: Path, how: str) -> None:
+def test_doctor_command_lists_all_problems_and_check_option_only_the_first_problem(folder: Path, how: str) -> None:
     spoil, expected = SPOILERS[how]
     spoil(folder)
     diagnosis = diagnosed(folder)
@@ -269,7 +269,7 @@ def test_missing_path_is_reported_in_one_sentence(tmp_path: Path, capsys: pytest
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_memory_mapped_table_is_not_counted_as_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_mapped_embedding_table_is_not_counted_as_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def float32() -> int:
         (row,) = [row for row in diagnosed(folder).memory.rows if row.dtype == "float32"]
         return row.once

@@ -135,7 +135,7 @@ def test_gpu_without_space_for_one_slot_is_refused(speaker: Checkpoint) -> None:
         slots(speaker, card_for(speaker, 0.9))
 
 
-def test_cpu_uses_default_slots_that_fit_and_always_requested_ones(
+def test_cpu_limits_the_default_slots_by_memory_and_never_the_requested_slots(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu, each = open_device("cpu"), slot_bytes(speaker)

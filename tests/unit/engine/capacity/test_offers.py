@@ -23,7 +23,7 @@ from tests.unit.model.published import DATA, write_configs
 
 
 @pytest.mark.parametrize("checkpoint", PUBLISHED, ids=lambda checkpoint: checkpoint.id)
-def test_built_in_configuration_equals_the_published_one(checkpoint: Published, tmp_path: Path) -> None:
+def test_built_in_configuration_equals_the_published_configuration(checkpoint: Published, tmp_path: Path) -> None:
     write_configs(tmp_path, f"{checkpoint.size}-{checkpoint.kind}")
     (tmp_path / "speech_tokenizer").mkdir()
     shutil.copy(DATA / "config_speech_tokenizer.json", tmp_path / "speech_tokenizer" / "config.json")

@@ -59,7 +59,7 @@ def test_frame_time_of_the_engine_is_measured_once(weights: probing.Weights, mon
     assert expected_bytes <= probe.rtf_now(config, weights)
 
 
-def test_audio_on_its_own_core_adds_only_its_slowdown_of_frames() -> None:
+def test_audio_decoding_on_its_own_core_costs_only_the_slowdown_of_frames() -> None:
     assert together(frame=1.0, sound=0.4, slowdown=1.0) == 1.0
     assert together(frame=1.0, sound=0.4, slowdown=2.0) == 1.2  # Frames take twice as long while audio is decoded.
     assert together(frame=0.2, sound=0.4, slowdown=1.0) == 0.4

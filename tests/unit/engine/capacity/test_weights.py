@@ -60,7 +60,7 @@ def test_most_exact_weights_faster_than_real_time_are_chosen(
     assert choose_pace(ladder(*rtfs))[1] is taken
 
 
-def test_less_exact_weights_than_needed_are_not_measured() -> None:
+def test_no_weights_are_measured_after_the_first_that_are_fast_enough() -> None:
     paces = ladder(0.7, 0.4, 0.3)
     choose_pace(paces)
     assert next(paces)[0][1] is INT8

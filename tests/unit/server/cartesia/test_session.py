@@ -199,7 +199,7 @@ def test_pending_flushes_are_bounded() -> None:
     assert [(error["error_code"], error["context_id"]) for error in errors] == [("out_of_order", "c")]
 
 
-def test_tags_are_not_spoken() -> None:
+def test_inline_tags_are_not_spoken() -> None:
     driver = cartesia()
     for piece in ("Hi <sp", 'eed ratio="1.5"', "/>there <emo", 'tion value="sad"/>you', "<", " 3."):
         driver.send(generation(piece, **{"continue": True}))
@@ -413,7 +413,7 @@ def test_voicewright_fields_are_accepted_and_unknown_fields_ignored() -> None:
         ({"max_frames": 99_999}, "invalid_config"),
     ],
 )
-def test_invalid_request_is_one_error_and_the_socket_stays_open(fields: dict[str, Any], code: str) -> None:
+def test_invalid_request_gets_one_error_and_the_socket_stays_open(fields: dict[str, Any], code: str) -> None:
     driver = cartesia()
     driver.send({**generation(), **fields})
     (error,) = driver.pop_messages()
@@ -429,7 +429,7 @@ def test_invalid_request_is_one_error_and_the_socket_stays_open(fields: dict[str
     assert len(driver.submitted) == 1
 
 
-def test_error_in_a_streamed_text_ends_it_once() -> None:
+def test_error_in_a_streamed_text_ends_the_text_once() -> None:
     driver = cartesia(Limits(max_text_chars=20))
     driver.send(generation("x" * 15, **{"continue": True}))
     driver.send(generation("x" * 15, **{"continue": True}))
@@ -508,7 +508,7 @@ def test_binary_messages_are_refused() -> None:
 # --- timeouts and close
 
 
-def test_idle_socket_times_out_after_five_minutes_and_an_idle_context_earlier() -> None:
+def test_idle_socket_times_out_after_five_minutes_and_idle_context_earlier() -> None:
     clock = Clock()
     driver = cartesia(clock=clock)
     assert driver.dialect.deadline == 300

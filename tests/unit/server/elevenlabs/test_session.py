@@ -92,7 +92,7 @@ def test_empty_text_ends_without_the_engine() -> None:
     assert driver.commands == []
 
 
-def test_any_error_closes_a_single_text_socket() -> None:
+def test_any_error_closes_a_socket_for_a_single_text() -> None:
     for wrong in ({"text": 7}, {"text": "x" * 5000}, {"text": "Hi", "voice_settings": {"speed": 9}}):
         driver = elevenlabs(is_multi=False)
         spoken(driver, "Hello ")
@@ -226,7 +226,7 @@ def test_white_space_after_buffered_text_is_kept() -> None:
     assert driver.received_text == "Salt & pepper\n\nand oil.|"
 
 
-def test_tags_are_not_spoken() -> None:
+def test_inline_tags_are_not_spoken() -> None:
     driver = elevenlabs(enable_ssml_parsing="true")
     spoken(driver, "Hello.<break ", 'time="1.5s" />You <phoneme alphabet="ipa" ph="x">there</phoneme>.', context_id="c")
     driver.send({"context_id": "c", "close_context": True})
@@ -275,7 +275,7 @@ def test_alignment_accounts_for_the_requested_speed() -> None:
     assert len(sound_of(messages)) == pytest.approx(50 * 1920, rel=0.05)
 
 
-def test_times_of_the_remaining_words_are_computed_on_a_worker() -> None:
+def test_times_of_the_remaining_words_are_computed_on_a_worker_thread() -> None:
     driver = elevenlabs()
     spoken(driver, "one two " * 500, context_id="c")
     driver.send({"context_id": "c", "close_context": True})
@@ -290,7 +290,7 @@ def test_times_of_the_remaining_words_are_computed_on_a_worker() -> None:
 # --- formats
 
 
-def test_codecs_encode_on_a_worker_and_count_samples() -> None:
+def test_compressed_audio_is_encoded_on_a_worker_thread_with_its_sample_count() -> None:
     driver = elevenlabs(output_format="mp3_22050_32")
     spoken(driver, "Hello there.", context_id="c")
     driver.send({"context_id": "c", "close_context": True})

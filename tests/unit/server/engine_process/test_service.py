@@ -241,7 +241,7 @@ def test_refusal_is_the_only_event_of_a_request(apart: Apart, error: SpeechError
 
 
 @pytest.mark.logs_errors
-def test_failing_sink_ends_only_its_request(apart: Apart, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_event_sink_ends_only_its_request(apart: Apart, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: SpeechEvent) -> None:
         raise RuntimeError("the listener")
 

@@ -43,7 +43,7 @@ def turns(count: int) -> dict[int, list[Any]]:
     return {number: [started(), chunk(2, number), finished(frames=2)] for number in range(1, count + 1)}
 
 
-async def test_turns_are_one_audio_with_pauses_and_one_end() -> None:
+async def test_turns_of_a_dialogue_are_one_audio_stream_with_pauses() -> None:
     engine = ScriptedEngine(turns(2))
     whole = await spoken(engine, turn_pause_ms=10)
     assert whole.audio == chunk(2, 1).pcm + bytes(480) + chunk(2, 2).pcm
@@ -91,7 +91,7 @@ async def test_turn_errors_are_reported_before_any_speech(
     assert engine.requests == []
 
 
-async def test_the_number_of_turns_and_voices_is_limited() -> None:
+async def test_number_of_turns_and_voices_of_a_dialogue_is_limited() -> None:
     with pytest.raises(InvalidConfig, match=r"inputs: it must have at most 128 entries|at most 128"):
         read_speech({"inputs": [TURNS[0]] * 129})
     with pytest.raises(InvalidConfig, match="at most 10 voices"):
@@ -102,7 +102,7 @@ async def test_the_number_of_turns_and_voices_is_limited() -> None:
         read_speech({"inputs": [TURNS[0], {"voice": "ryan"}]})
 
 
-async def test_a_later_turn_waits_while_the_queue_is_full() -> None:
+async def test_later_turn_of_a_dialogue_waits_while_the_queue_is_full() -> None:
     full = Refused(Overloaded(slots=1, waiting=8, retry_after_s=0.01))
     script = {1: turns(1)[1], 2: [full], 3: [full], 4: turns(4)[4]}
     engine = ScriptedEngine(script)
@@ -111,7 +111,7 @@ async def test_a_later_turn_waits_while_the_queue_is_full() -> None:
         await spoken(ScriptedEngine({1: [full]}))
 
 
-async def test_cancelling_stops_the_current_turn_and_starts_no_other() -> None:
+async def test_cancelling_a_dialogue_stops_the_current_turn_and_starts_no_other_turn() -> None:
     engine = ScriptedEngine({1: turns(1)[1], 2: []})  # The second turn has no events.
     async with hosting(engine) as host:
         body = read_speech({"inputs": [*TURNS, TURNS[0]], "response_format": "pcm"})

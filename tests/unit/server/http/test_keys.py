@@ -27,7 +27,7 @@ def test_key_file_changes_apply_and_a_missing_file_denies_access(tmp_path: Path)
     assert only.digests() == []
 
 
-def test_ticket_of_one_replica_is_valid_once_at_another() -> None:
+def test_ticket_of_one_replica_is_valid_once_at_another_replica() -> None:
     now = 1000.0
     settings = ServerSettings(api_keys="a key")
     here, there = (SharedTickets(60, KeyRing(settings), lambda: now) for _ in range(2))

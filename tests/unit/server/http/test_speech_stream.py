@@ -162,7 +162,7 @@ async def test_http_status_waits_for_the_first_audio() -> None:
     assert len(wire.body) == 3 * 3840
 
 
-async def test_error_before_first_audio_is_raised_and_later_one_breaks_the_response() -> None:
+async def test_error_before_first_audio_is_raised_and_later_error_breaks_the_response() -> None:
     broken = Broken(GenerationFailed(), RequestStats())
     wire = Wire()
     with pytest.raises(GenerationFailed):
@@ -260,7 +260,7 @@ async def test_shutdown_ends_work_after_its_timeout(heard: int) -> None:
     host.close()
 
 
-async def test_long_piece_is_sent_in_parts_and_other_tasks_run_in_between() -> None:
+async def test_large_response_is_sent_in_parts_between_other_tasks() -> None:
     turns = 0
 
     async def count_turns() -> None:

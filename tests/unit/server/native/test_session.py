@@ -161,7 +161,7 @@ def test_stored_voice_is_found_by_name_or_id(
     assert (request.reference.text, request.reference.x_vector_only) == (text, x_vector_only)
 
 
-def test_voice_deleted_in_the_meantime_is_reported_once() -> None:
+def test_voice_deleted_before_it_is_read_is_reported_once() -> None:
     driver = ready(voice="Clara")
     driver.send("input.text", text="Hello.")
     driver.decoded(1, VoiceNotFound(param="voice"))
@@ -362,7 +362,7 @@ def test_context_configuration_applies_once() -> None:
     assert [command.request.voice for command in driver.submitted] == ["bert", "anna"]
 
 
-def test_refused_context_configuration_does_not_fall_back_to_the_session_one() -> None:
+def test_refused_context_configuration_is_not_replaced_by_that_of_the_session() -> None:
     driver = ready(voice="anna", frames="labelled")
     driver.configure(context_id="b", top_p=7)
     driver.send("input.text", context_id="b", text="Hello")
@@ -371,7 +371,7 @@ def test_refused_context_configuration_does_not_fall_back_to_the_session_one() -
     assert not driver.submitted
 
 
-def test_plain_frames_allow_one_context_at_a_time() -> None:
+def test_unlabelled_frames_allow_one_context_at_a_time() -> None:
     driver = ready()
     driver.speak(context_id="a")
     driver.send("input.text", text="Hello", context_id="b")
@@ -500,7 +500,7 @@ def test_utterance_can_be_cancelled_while_its_reference_is_decoded() -> None:
         ({"task_type": "custom_voice", "ref_audio": "ignored"}, Mode.CUSTOM_VOICE),
     ],
 )
-def test_mode_is_the_requested_one_or_inferred_from_the_fields(config: dict[str, str], mode: Mode) -> None:
+def test_mode_is_requested_or_inferred_from_the_fields(config: dict[str, str], mode: Mode) -> None:
     driver = ready(**config)
     driver.send("input.done")
     if driver.decodes:
@@ -650,7 +650,7 @@ def test_dialogue_is_one_utterance_with_pauses_and_one_seed() -> None:
     assert starts == [0, 1920, 3840]
 
 
-def test_stored_voice_of_a_turn_is_read_before_the_turn() -> None:
+def test_stored_voice_of_a_dialogue_turn_is_read_before_the_turn() -> None:
     driver = ready(voice="anna")
     driver.send("input.dialogue", inputs=[TURNS[0], TURNS[2]])
     number = driver.submitted[-1].utterance
@@ -672,7 +672,7 @@ def test_stored_voice_of_a_turn_is_read_before_the_turn() -> None:
     assert [submit.request.text for submit in driver.submitted] == ["One.", "Three.", "Three."]
 
 
-def test_played_position_counts_from_the_turn() -> None:
+def test_played_position_is_converted_to_the_current_turn() -> None:
     driver = ready(voice="anna")
     driver.send("input.dialogue", inputs=TURNS[:2], turn_pause_ms=80)
     number = driver.submitted[-1].utterance

@@ -146,7 +146,7 @@ def test_utterance_without_text_is_done_at_once() -> None:
 # --- sentences
 
 
-def test_each_sentence_is_a_request_with_the_first_seed_and_the_next_is_prefetched() -> None:
+def test_sentences_are_requests_with_one_seed_and_the_next_sentence_is_prefetched() -> None:
     driver = configured(split_granularity="sentence", **STREAM)
     driver.send({"type": "input.text", "text": "One. Two. Three"})
     assert [submit.request.text for submit in driver.submitted] == ["One."]
@@ -333,7 +333,7 @@ FIRST = [
 
 
 @pytest.mark.parametrize(("message", "text"), FIRST, ids=[text[:60] for _, text in FIRST])
-def test_error_in_the_first_message_ends_the_session_and_a_later_one_does_not(message: str, text: str) -> None:
+def test_only_an_error_in_the_first_message_ends_the_session(message: str, text: str) -> None:
     driver = omni()
     driver.send(message)
     error, close = driver.pop_messages()
@@ -369,13 +369,13 @@ def test_configuration_during_an_utterance_is_refused() -> None:
         ({"type": "x" * 100}, "Unknown message type: " + "x" * 64),
     ],
 )
-def test_error_sentences_equal_vllm_omni(message: dict[str, Any], text: str) -> None:
+def test_error_messages_equal_those_of_vllm_omni(message: dict[str, Any], text: str) -> None:
     driver = configured()
     driver.send(message)
     assert text_of(driver) == [text]
 
 
-def test_text_over_the_limit_is_refused_once_and_the_rest_ignored() -> None:
+def test_text_over_the_limit_is_refused_once_and_later_text_is_ignored() -> None:
     driver = configured(Limits(max_text_chars=20), **STREAM)
     say(driver, "x" * 15, "x" * 15, "x" * 15)
     assert driver.kinds() == ["audio.start", "text_too_long", "audio.done", "session.done"]
@@ -398,7 +398,7 @@ def test_socket_is_not_read_while_its_queue_is_full() -> None:
 # --- timeouts and close
 
 
-def test_timeouts_equal_vllm_omni() -> None:
+def test_timeouts_equal_those_of_vllm_omni() -> None:
     clock = Clock()
     driver = omni(clock=clock)
     assert driver.dialect.deadline == 10

@@ -77,7 +77,7 @@ def test_conflicting_aliases_are_refused() -> None:
 
 
 @pytest.mark.parametrize("field", ["response_format", "stream_format"])
-def test_unsupported_format_error_lists_the_supported_ones(field: str) -> None:
+def test_unsupported_format_error_lists_the_supported_formats(field: str) -> None:
     with pytest.raises(UnsupportedFormat) as caught:
         read_speech({"input": "Hi.", field: "midi"})
     assert caught.value.param == field
@@ -132,7 +132,9 @@ def test_body_with_too_many_fields_is_refused() -> None:
         ({"timestamp_granularities": ["segment"]}, "timestamp_granularities.0 is not valid"),
     ],
 )
-def test_level_bit_rate_and_times_are_refused_for_unsuitable_formats(fields: dict[str, Any], reason: str) -> None:
+def test_loudness_bit_rate_and_word_times_are_refused_for_unsuitable_formats(
+    fields: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(InvalidConfig) as raised:
         read_speech({"input": "Hi.", **fields})
     assert reason in str(raised.value)

@@ -42,7 +42,7 @@ def test_other_threads_get_the_interpreter_sooner_during_a_job() -> None:
     assert sys.getswitchinterval() == usual_s
 
 
-def test_whole_text_filtered_in_pieces_equals_one_pass() -> None:
+def test_complete_text_filtered_in_pieces_equals_one_pass() -> None:
     text = "A *long* text with [a link](https://example.org) in it. " * 50
     pieces = list(filtered("markdown", text, lambda: None))
     assert len(pieces) > len(text) / PIECE_CHARS

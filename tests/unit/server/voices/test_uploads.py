@@ -23,7 +23,7 @@ def wav() -> str:
 
 
 @pytest.mark.parametrize("head", ["", "data:audio/wav;base64,", "data:;base64,", "DATA:audio/x-wav;codecs=1;base64,"])
-def test_base64_is_accepted_bare_and_as_data_url(head: str) -> None:
+def test_base64_is_accepted_with_and_without_a_data_url(head: str) -> None:
     read = read_upload(head + wav(), Limits())
     assert isinstance(read, np.ndarray)
     assert np.array_equal(read, VOICE)
@@ -67,7 +67,7 @@ def test_data_url_may_be_percent_encoded() -> None:
         "../../etc/passwd",
     ],
 )
-def test_other_input_is_refused_without_network_or_file_access(text: str) -> None:
+def test_input_that_is_not_base64_is_refused_without_network_or_file_access(text: str) -> None:
     error = read_upload(text, Limits())
     assert isinstance(error, SpeechError)
     assert (error.code, error.param) == ("invalid_ref_audio", "ref_audio")

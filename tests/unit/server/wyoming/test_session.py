@@ -26,7 +26,7 @@ def in_pieces(driver: DialectDriver, *pieces: str, **voice: Any) -> None:
 # --- requests to the engine
 
 
-def test_whole_text_is_one_request() -> None:
+def test_complete_text_is_one_request() -> None:
     driver = wyoming()
     driver.send(event("synthesize", text="Hello *there*.", voice={"name": "bert"}, context={"any": "thing"}))
     (submit,) = driver.commands
@@ -103,7 +103,7 @@ def test_stored_voice_is_read_first(name: str) -> None:
 # --- replies
 
 
-def test_whole_text_is_answered_with_start_audio_and_stop() -> None:
+def test_complete_text_is_answered_with_start_audio_and_stop() -> None:
     driver = wyoming()
     driver.send(event("synthesize", text="Hi."))
     driver.start(1)
@@ -168,7 +168,7 @@ def test_queued_texts_are_filtered_on_arrival_and_finished_in_small_batches() ->
     assert sum(kinds.count("synthesize-stopped") for kinds in heard) == 40
 
 
-def test_error_follows_the_texts_before_it() -> None:
+def test_error_is_sent_after_the_audio_of_earlier_texts() -> None:
     driver = wyoming(Limits(max_text_chars=20))
     driver.send(event("synthesize", text="One."))
     in_pieces(driver, "Two.")

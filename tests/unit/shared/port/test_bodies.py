@@ -30,7 +30,7 @@ def read(
 
 
 @pytest.mark.parametrize("encoding", ["identity", "Identity ", ""])
-def test_whole_body_is_received(encoding: str) -> None:
+def test_complete_body_is_received(encoding: str) -> None:
     assert read([b"12345", b"", b"67890"], {"content-length": "10", "content-encoding": encoding}) == b"1234567890"
 
 

@@ -90,12 +90,12 @@ def answers(setting: str, origin: str) -> set[bool]:
 
 
 @pytest.mark.parametrize("origin", ALLOWED)
-def test_allowed_origin_is_accepted_everywhere(origin: str) -> None:
+def test_listed_origin_is_accepted_everywhere(origin: str) -> None:
     assert answers(SETTING, origin) == {True}
 
 
 @pytest.mark.parametrize("origin", REFUSED)
-def test_other_origins_are_refused_everywhere(origin: str) -> None:
+def test_unlisted_origins_are_refused_everywhere(origin: str) -> None:
     assert answers(SETTING, origin) == {False}
 
 
@@ -164,7 +164,7 @@ def test_error_about_an_international_name_asks_for_punycode() -> None:
         Origins("https://bücher.example")
 
 
-async def test_refusal_contains_the_setting() -> None:
+async def test_refusal_of_an_origin_names_the_setting() -> None:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:

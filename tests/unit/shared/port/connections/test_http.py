@@ -37,7 +37,7 @@ async def test_http_1_0_client_detects_a_truncated_response() -> None:
             await ask(port, "/broken", "1.0")
 
 
-async def test_longest_idle_connection_is_closed_first_and_active_ones_stay() -> None:
+async def test_longest_idle_connection_is_closed_first_and_active_connections_stay() -> None:
     at = Port(most=2)
     async with at.open() as port:
         served = asyncio.create_task(ask(port, "/wait"))
@@ -54,7 +54,7 @@ async def test_longest_idle_connection_is_closed_first_and_active_ones_stay() ->
             writer.close()
 
 
-async def test_new_connection_is_refused_if_all_others_are_active() -> None:
+async def test_new_connection_is_refused_if_all_open_connections_are_active() -> None:
     at = Port(most=1)
     async with at.open() as port:
         served = asyncio.create_task(ask(port, "/wait"))

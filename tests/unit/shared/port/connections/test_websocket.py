@@ -182,7 +182,7 @@ async def test_small_messages_are_throttled_after_a_burst() -> None:
     assert sorted(waits)[len(waits) // 2] < 0.1
 
 
-async def test_messages_of_one_read_are_throttled_to_the_last() -> None:
+async def test_every_message_of_one_read_is_throttled() -> None:
     async with Port().open() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(HANDSHAKE)
