@@ -610,7 +610,7 @@ class Call {
   std::vector<Level> levels;
 };
 
-// Decode the frames of B streams, and advance their states.
+// Decode the new frames of B streams to 16-bit samples, and advance the states of the streams.
 //
 // plan: [words]; memory: [slots, numbers of a state]; rows: [B, 3] int32 (slot, parity, frames so far); codes: [B, n, Q]
 // int32; out: [B, samples of the last frames + 1] int16, with 1 at the end if a sample was not finite.
@@ -622,7 +622,7 @@ void decode_codes(Tensor plan, Tensor memory, Tensor rows, Tensor codes, int64_t
   call.run(data<int32_t>(codes));
 }
 
-// Convolution without padding and bias. x: [B, T + (taps - 1) * dilation, C]; result: [B, T, N].
+// Compute a convolution without padding and bias. x: [B, T + (taps - 1) * dilation, C]; result: [B, T, N].
 Tensor convolve_tiles(Tensor x, Tensor tiles, int64_t kind, int64_t N, int64_t taps, int64_t dilation) {
   const int64_t B = x.size(0), C = x.size(2);
   const Taps convolution = {kind, N, C, taps, dilation, tiles.data_ptr()};

@@ -111,6 +111,8 @@ void run_layers(float* x, int64_t B, int64_t count, const Layer* layers, int64_t
 
 const Layer* layers_of(const Tensor& plan) { return reinterpret_cast<const Layer*>(data<int64_t>(plan)); }
 
+// Return the hidden states of `count` new positions of each row, before the final norm.
+//
 // x: [B * count, H]; layers: [depth, words]; keys, values: [depth, S, kv_heads, T, d]; slots, starts: [B] int64.
 Tensor decode_layers(Tensor x, Tensor layers, Tensor keys, Tensor values, Tensor cos, Tensor sin, Tensor slots,
                      Tensor starts, double eps) {
@@ -192,7 +194,7 @@ void read_table(const Codebook& codebook, int64_t code, int64_t width, float* ou
       *out++ = from_bfloat16(static_cast<const uint16_t*>(codebook.table)[at]);
 }
 
-// Return [B, Q] int64: codes 1 to Q-1 of each row, then 1 if all scores of the row were finite, otherwise 0.
+// Sample codes 1 to Q-1 of each row. Return [B, Q] int64: the codes, then 1 if all scores were finite, otherwise 0.
 //
 // x: [B, 2, H']; norm: [H']; codebooks: [Q - 1, words]; project: [1 or 0, words]; reals: [2, S] temperature, top_p;
 // ints: [2, S] top_k, greedy; seeds, frames: [S]; rows: [B].

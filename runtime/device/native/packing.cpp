@@ -100,6 +100,8 @@ void each_tile(const Tensor& weight, bool is_narrow, const Pack& pack) {
   });
 }
 
+// Quantize a weight matrix to int8, and write the values in tiles and one scale per output.
+//
 // weight: [N, K] float32, or bfloat16 if `is_narrow`; tiles: [N' / 16, K' / 4, 16, 4] uint8; scales: [N'] float32.
 void pack_int8(Tensor weight, bool is_narrow, Tensor tiles, Tensor scales) {
   const int64_t N = weight.size(0), K = weight.size(1), width = tiles.size(1) * QUAD;
@@ -110,6 +112,8 @@ void pack_int8(Tensor weight, bool is_narrow, Tensor tiles, Tensor scales) {
   });
 }
 
+// Quantize a weight matrix to int4, and write the values, scales and offsets in blocks (`Int4Block`).
+//
 // weight: [N, K] float32, or bfloat16 if `is_narrow`, with whole tiles and groups; blocks: [N / 16, K / 32, 320] uint8.
 void pack_int4(Tensor weight, bool is_narrow, Tensor blocks) {
   const int64_t K = weight.size(1);

@@ -477,17 +477,22 @@ Tensor product(const Tensor& x, Matrix matrix) {
   return result;
 }
 
+// The next operators return the product of rows and a weight matrix. x: [M, K] float32; result: [M, N] float32.
+//
+// blocks: [N / 16, K / 32, 320] uint8 (`Int4Block`).
 Tensor int4_product(Tensor x, Tensor blocks, int64_t N) { return product(x, {INT4, N, x.size(1), blocks.data_ptr()}); }
 
+// values: [N' / 16, K' / 4, 16, 4] uint8, weights plus 128, padded to whole tiles and groups; scales: [N'] float32.
 Tensor int8_product(Tensor x, Tensor values, Tensor scales, int64_t N) {
   return product(x, {INT8, N, x.size(1), values.data_ptr(), static_cast<const float*>(scales.data_ptr())});
 }
 
+// weight: [N, K] float16.
 Tensor float16_product(Tensor x, Tensor weight) {
   return product(x, {FLOAT16, weight.size(0), x.size(1), weight.data_ptr()});
 }
 
-// Set the highest instruction set to use (negative: the best available), and return the one in use.
+// Limit the instruction set of the kernels to `wanted`, and return the one in use. A negative number removes the limit.
 int64_t use_level(int64_t wanted) {
   level = wanted < 0 ? best_level() : std::min(wanted, best_level());
   return level;
