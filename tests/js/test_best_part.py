@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.js.conftest import Node
-from tests.support.signals import cough, hush, voice
+from tests.support.signals import cough, creak, hush, knock, voice
+from tests.support.spoken import generate
 
 RATE = 24_000
 READ = """
@@ -88,6 +90,24 @@ def test_best_part_of_a_long_recording_contains_no_cough_hum_or_silence(
 def test_loud_sh_sound_is_not_a_cough(node: Node, tmp_path: Path) -> None:
     path, _ = recorded(tmp_path, *(piece for seed in range(1, 6) for piece in (phrase(1.5, seed), hush(seed))))
     assert codes(heard(node, path)["all"]) == []
+
+
+def test_creaky_end_of_speech_is_not_a_cough(node: Node, tmp_path: Path) -> None:
+    path, _ = recorded(tmp_path, silence(1), generate(seed=1), silence(1))
+    assert heard(node, path)["within"] == []
+    pieces = (piece for seed in range(1, 6) for piece in (phrase(1.5, seed), creak(seed), silence(0.4)))
+    path, _ = recorded(tmp_path, *pieces)
+    assert codes(heard(node, path)["all"]) == []
+
+
+@pytest.mark.parametrize("noise", [cough, knock])
+def test_coughs_and_knocks_in_pauses_are_found(
+    node: Node, tmp_path: Path, noise: Callable[[int], NDArray[np.float32]]
+) -> None:
+    pieces = [piece for seed in range(1, 6) for piece in (phrase(1.5, seed), silence(0.4), noise(seed), silence(0.4))]
+    path, begins = recorded(tmp_path, *pieces)
+    faults = heard(node, path)["all"]
+    assert [fault["at"] for fault in faults if fault["code"] == "cough"] == pytest.approx(begins[2:-1:4], abs=0.04)
 
 
 def test_short_recording_is_trimmed_to_its_speech(node: Node, tmp_path: Path) -> None:

@@ -69,6 +69,31 @@ def cough(seed: int = 1) -> NDArray[np.float32]:
     return (0.6 * burst / np.abs(burst).max()).astype(np.float32)
 
 
+def knock(seed: int = 1) -> NDArray[np.float32]:
+    """Return a knock on a table: resonances below 1 kHz that decay within 0.1 s."""
+    stream = np.random.RandomState(seed)
+    time = np.arange(round(0.2 * SAMPLE_RATE)) / SAMPLE_RATE
+    sound = 0.8 * stream.standard_normal(len(time)) * np.exp(-time / 0.006)
+    for hertz in 150.0 + 800.0 * stream.random_sample(5):
+        sound += np.sin(2 * np.pi * hertz * time) * np.exp(-time / 0.02)
+    return (0.8 * sound / np.abs(sound).max()).astype(np.float32)
+
+
+def creak(seed: int = 1) -> NDArray[np.float32]:
+    """Return a creaky vowel: glottal pulses with irregular periods of 12 to 30 ms."""
+    stream = np.random.RandomState(seed)
+    count = round(0.3 * SAMPLE_RATE)
+    sound = np.zeros(count + SAMPLE_RATE)
+    time = np.arange(SAMPLE_RATE) / SAMPLE_RATE
+    at = 0
+    while at < count:
+        strength = (0.6 + 0.4 * stream.random_sample()) * (1 - 0.7 * at / count)
+        for hertz, share in ((600.0, 1.0), (1300.0, 0.6), (2500.0, 0.3)):
+            sound[at : at + SAMPLE_RATE] += strength * share * np.sin(2 * np.pi * hertz * time) * np.exp(-time / 0.004)
+        at += round((0.012 + 0.018 * stream.random_sample()) * SAMPLE_RATE)
+    return (0.5 * sound[:count] / np.abs(sound).max()).astype(np.float32)
+
+
 def chords(seconds: float) -> NDArray[np.float32]:
     """Return samples of decaying two-second chords, with a root mean square of 1."""
     time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE

@@ -2,7 +2,7 @@
  * Detection of speech, pauses and noises in a recording, as pure functions.
  *
  * Frames of 20 ms are classified by their level and their periodicity. A voice is periodic. A cough or a knock is as loud
- * as a vowel but not periodic. A hum is periodic for longer than any vowel.
+ * as a vowel, but it starts suddenly or is not periodic. A hum is periodic for longer than any vowel.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -18,9 +18,22 @@ const QUIETEST_DB = -75;
 const CLIPPED = 32700;
 const MAX_FINE_S = 120; // Longer recordings are analysed with half the resolution, to save time.
 
-const MIN_BURST_S = 0.13; // Shorter noises may be consonants.
+const STEPS = 4; // Steps per frame. The onset of a noise is measured in steps of 5 ms.
+const STEP_SAMPLES = FRAME_SAMPLES / STEPS;
+const PAUSE_STEPS = 30; // Minimum duration of the pause before a sudden cough or knock.
+const MIN_RISE_DB = 26; // Minimum level above this pause.
+const MAX_ATTACK_DB = 12; // Maximum level difference between the first step and the peak. A voice starts more slowly.
+const ATTACK_STEPS = 8;
+const DECAY_STEPS = 20; // A knock has decayed by MIN_DECAY_DB after this time.
+const MIN_DECAY_DB = 20;
+const MAX_COUGH_S = 0.9;
+const MAX_COUGH_CORRELATION = 0.72; // The coloured noise of a cough may exceed MIN_VOICED_CORRELATION.
+// Maximum level difference between consecutive steps of a noise, as root mean square. A creaky voice is not periodic
+// either, but its level falls after each glottal pulse.
+const MAX_ROUGHNESS_DB = 3.8;
+const MIN_BURST_S = 0.2; // Shorter noises within speech may be consonants.
 const MIN_BRIGHT_SHARE = 0.8; // Minimum brightness of a consonant such as s: the brightness of a 3.5 kHz tone.
-const MAX_DULL_SHARE = 0.06; // Maximum brightness of a deep or hoarse voice: the brightness of a 1 kHz tone.
+const MAX_DULL_SHARE = 0.1; // Maximum brightness of a deep or hoarse voice: the brightness of a 1.2 kHz tone.
 // Minimum fraction of energy below 2 kHz in a voice. The sound "sh" has at most a tenth.
 const MIN_THROAT_SHARE = 0.25;
 const MAX_VOWEL_S = 0.8; // Maximum duration of a vowel with constant pitch and loudness.
@@ -46,7 +59,7 @@ const EDGE_S = 0.25;
  * @param {Int16Array} pcm mono samples at 24 kHz @returns {RecordingAnalysis}
  */
 export function analyseRecording(pcm) {
-  const { levels, clipped, bright } = levelsOf(pcm);
+  const { levels, steps, clipped, bright } = levelsOf(pcm);
   const count = levels.length;
   const floor = quantile(levels, 0.1);
   const peak = quantile(levels, 0.98);
@@ -59,7 +72,7 @@ export function analyseRecording(pcm) {
   const least = Math.max(loud - 32, Math.min(floor + 9, (floor + loud) / 2));
   const hum = humming(levels, repeats, lags, floor, loud);
   // Bursts are measured relative to speech, so there are none without speech.
-  const burst = isVoiced ? bursting({ levels, repeats, bright, throat, least, loud, hum }) : new Uint8Array(count);
+  const burst = isVoiced ? bursting({ levels, steps, repeats, bright, throat, least, loud, hum }) : new Uint8Array(count);
   const speech = Uint8Array.from(levels, (level, frame) => (level > least && !hum[frame] && !burst[frame] ? 1 : 0));
   fill(speech, 1, MAX_STOP_S, (frame) => !burst[frame] && !hum[frame]);
   for (const [from, to] of runs(speech, 1)) {
@@ -105,26 +118,32 @@ export function speechSpan({ speech, seconds }) {
 function levelsOf(pcm) {
   const count = Math.floor(pcm.length / FRAME_SAMPLES);
   const levels = new Float32Array(count);
+  const steps = new Float32Array(count * STEPS);
   const clipped = new Uint8Array(count);
   const bright = new Float32Array(count);
   const keep = Math.exp((-2 * Math.PI * 70) / SAMPLE_RATE);
   let slow = 0;
   let before = 0;
+  const decibels = (/** @type {number} */ power) => Math.max(QUIETEST_DB, 10 * Math.log10(power / 32768 ** 2 + 1e-12));
   for (let frame = 0; frame < count; frame++) {
     let energy = 0;
-    let steps = 0;
-    for (let i = frame * FRAME_SAMPLES; i < (frame + 1) * FRAME_SAMPLES; i++) {
-      slow = keep * slow + (1 - keep) * pcm[i];
-      const high = pcm[i] - slow;
-      energy += high * high;
-      steps += (pcm[i] - before) ** 2;
-      before = pcm[i];
-      if (pcm[i] >= CLIPPED || pcm[i] <= -CLIPPED) clipped[frame] = 1;
+    let differences = 0;
+    for (let step = frame * STEPS; step < (frame + 1) * STEPS; step++) {
+      let part = 0;
+      for (let i = step * STEP_SAMPLES; i < (step + 1) * STEP_SAMPLES; i++) {
+        slow = keep * slow + (1 - keep) * pcm[i];
+        part += (pcm[i] - slow) ** 2;
+        differences += (pcm[i] - before) ** 2;
+        before = pcm[i];
+        if (pcm[i] >= CLIPPED || pcm[i] <= -CLIPPED) clipped[frame] = 1;
+      }
+      steps[step] = decibels(part / STEP_SAMPLES);
+      energy += part;
     }
-    levels[frame] = Math.max(QUIETEST_DB, 10 * Math.log10(energy / FRAME_SAMPLES / 32768 ** 2 + 1e-12));
-    bright[frame] = steps / (energy + 1);
+    levels[frame] = decibels(energy / FRAME_SAMPLES);
+    bright[frame] = differences / (energy + 1);
   }
-  return { levels, clipped, bright };
+  return { levels, steps, clipped, bright };
 }
 
 /**
@@ -191,27 +210,59 @@ function humming(levels, repeats, lags, floor, loud) {
 /**
  * Return a flag for each frame that belongs to a burst, which is a short loud noise.
  *
- * Consonants such as s and sh are not bursts: they are brighter or have no low frequencies. A burst between two pauses may
- * be quieter than a voice.
+ * A burst starts suddenly after a pause, or it lasts longer than a consonant. Consonants such as s and sh are excluded because
+ * they are brighter or have no low frequencies.
  *
- * @param {{levels: Float32Array, repeats: Float32Array, bright: Float32Array, throat: Float64Array, least: number, loud: number, hum: Uint8Array}} features
+ * @param {{levels: Float32Array, steps: Float32Array, repeats: Float32Array, bright: Float32Array, throat: Float64Array, least: number, loud: number, hum: Uint8Array}} features
  */
-function bursting({ levels, repeats, bright, throat, least, loud, hum }) {
+function bursting({ levels, steps, repeats, bright, throat, least, loud, hum }) {
   const isThroat = (/** @type {number} */ frame) => {
     const energy = FRAME_SAMPLES * 32768 ** 2 * 10 ** (levels[frame] / 10);
     return bright[frame] > MAX_DULL_SHARE && bright[frame] < MIN_BRIGHT_SHARE && throat[frame] > MIN_THROAT_SHARE * energy;
   };
-  const found = new Uint8Array(levels.length);
+  const found = suddenBursts({ levels, steps, repeats, least, loud });
   const noise = Uint8Array.from(levels, (level, frame) => (repeats[frame] < MIN_VOICED_CORRELATION && level > least && !hum[frame] ? 1 : 0));
   fill(noise, 1, 0.05);
   for (const [from, to] of runs(noise, 1)) {
-    const loudest = levels.slice(from, to).reduce((most, level) => Math.max(most, level), QUIETEST_DB);
-    const strong = levels.slice(from, to).filter((level, k) => level > loud - 10 && isThroat(from + k)).length * FRAME_S;
-    const isSound = (/** @type {number} */ frame) => levels[frame] > least;
-    const isAlone = !some(from - 8, from, isSound) && !some(to, Math.min(levels.length, to + 8), isSound);
-    if (strong >= MIN_BURST_S || (isAlone && loudest > loud - 14)) found.fill(1, from, to);
+    const strong = levels.slice(from, to).filter((level, k) => level > loud - 16 && isThroat(from + k)).length * FRAME_S;
+    if (strong >= MIN_BURST_S && roughness(steps.subarray(from * STEPS, to * STEPS)) < MAX_ROUGHNESS_DB) found.fill(1, from, to);
   }
   return found;
+}
+
+/**
+ * Return a flag for each frame of a cough or a knock that starts suddenly after a pause.
+ *
+ * A knock decays within 0.1 s. A cough is short, loud from its start, and noisy in its first 0.14 s. It may end like a vowel.
+ *
+ * @param {{levels: Float32Array, steps: Float32Array, repeats: Float32Array, least: number, loud: number}} features
+ */
+function suddenBursts({ levels, steps, repeats, least, loud }) {
+  const found = new Uint8Array(levels.length);
+  const highest = (/** @type {number} */ from, /** @type {number} */ to) => steps.subarray(from, to).reduce((most, level) => Math.max(most, level), QUIETEST_DB);
+  const audible = Math.max(least, loud - 30);
+  for (let step = PAUSE_STEPS; step < steps.length; step++) {
+    const peak = highest(step, step + ATTACK_STEPS);
+    const isSudden = steps[step] > peak - MAX_ATTACK_DB && highest(step - PAUSE_STEPS, step - 1) < peak - MIN_RISE_DB;
+    if (peak < loud - 8 || !isSudden) continue;
+    const from = Math.floor(step / STEPS);
+    let to = from;
+    while (some(to, Math.min(levels.length, to + 3), (frame) => levels[frame] > audible)) to++;
+    const later = highest(step + DECAY_STEPS, step + DECAY_STEPS + 8);
+    const isKnock = peak === highest(step, step + 2) && later < peak - MIN_DECAY_DB;
+    const isVoice = some(from + 2, from + 7, (frame) => repeats[frame] > MAX_COUGH_CORRELATION);
+    const isShort = (to - from) * FRAME_S < MAX_COUGH_S && later < peak + 3;
+    const isCough = !isVoice && isShort && roughness(steps.subarray(step + 4, step + 28)) < MAX_ROUGHNESS_DB;
+    if (isKnock || isCough) found.fill(1, from, to);
+  }
+  return found;
+}
+
+/** Return the root mean square of the level differences between steps. @param {Float32Array} steps */
+function roughness(steps) {
+  let sum = 0;
+  for (let i = 1; i < steps.length; i++) sum += (steps[i] - steps[i - 1]) ** 2;
+  return Math.sqrt(sum / Math.max(1, steps.length - 1));
 }
 
 /**
