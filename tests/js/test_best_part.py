@@ -110,6 +110,13 @@ def test_coughs_and_knocks_in_pauses_are_found(
     assert [fault["at"] for fault in faults if fault["code"] == "cough"] == pytest.approx(begins[2:-1:4], abs=0.04)
 
 
+def test_pure_tone_contains_no_speech(node: Node, tmp_path: Path) -> None:
+    time = np.arange(10 * RATE) / RATE
+    path, _ = recorded(tmp_path, (0.3 * np.sin(2 * np.pi * 440 * time)).astype(np.float32), noise_db=-120)
+    found = heard(node, path)
+    assert (found["best"], codes(found["all"])) == (None, ["hum"])
+
+
 def test_short_recording_is_trimmed_to_its_speech(node: Node, tmp_path: Path) -> None:
     path, begins = recorded(tmp_path, silence(2), phrase(4, 1), silence(0.3), phrase(3, 2), silence(3))
     best = heard(node, path)["best"]

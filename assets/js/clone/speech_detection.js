@@ -203,7 +203,10 @@ function humming(levels, repeats, lags, floor, loud) {
     return isTone && Math.abs(lags[frame] - lags[before]) <= 1 ? 1 : 0;
   });
   fill(steady, 1, 0.08);
-  for (const [from, to] of runs(steady, 1)) if ((to - from) * FRAME_S < MAX_VOWEL_S) steady.fill(0, from, to);
+  for (const [from, to] of runs(steady, 1)) {
+    if ((to - from) * FRAME_S < MAX_VOWEL_S) steady.fill(0, from, to);
+    else steady.fill(1, Math.max(0, from - 5), from); // The first frame equals the one that is five frames earlier.
+  }
   return steady;
 }
 
