@@ -110,6 +110,11 @@ def test_coughs_and_knocks_in_pauses_are_found(
     assert [fault["at"] for fault in faults if fault["code"] == "cough"] == pytest.approx(begins[2:-1:4], abs=0.04)
 
 
+def test_clipped_speech_contains_no_coughs(node: Node, tmp_path: Path) -> None:
+    path, _ = recorded(tmp_path, silence(0.5), 40 * generate(seed=4), silence(0.5))
+    assert codes(heard(node, path)["all"]) == []
+
+
 def test_pure_tone_contains_no_speech(node: Node, tmp_path: Path) -> None:
     time = np.arange(10 * RATE) / RATE
     path, _ = recorded(tmp_path, (0.3 * np.sin(2 * np.pi * 440 * time)).astype(np.float32), noise_db=-120)

@@ -73,6 +73,7 @@ export function analyseRecording(pcm) {
   const hum = humming(levels, repeats, lags, floor, loud);
   // Bursts are measured relative to speech, so there are none without speech.
   const burst = isVoiced ? bursting({ levels, steps, repeats, bright, throat, least, loud, hum }) : new Uint8Array(count);
+  removeClippedBursts(burst, clipped);
   const speech = Uint8Array.from(levels, (level, frame) => (level > least && !hum[frame] && !burst[frame] ? 1 : 0));
   fill(speech, 1, MAX_STOP_S, (frame) => !burst[frame] && !hum[frame]);
   for (const [from, to] of runs(speech, 1)) {
@@ -259,6 +260,17 @@ function suddenBursts({ levels, steps, repeats, least, loud }) {
     if (isKnock || isCough) found.fill(1, from, to);
   }
   return found;
+}
+
+/**
+ * Remove clipped bursts if the speech is clipped too: it sounds like noise.
+ *
+ * @param {Uint8Array} burst
+ * @param {Uint8Array} clipped
+ */
+function removeClippedBursts(burst, clipped) {
+  const isSpeechClipped = some(0, clipped.length, (frame) => clipped[frame] === 1 && !burst[frame]);
+  for (const [from, to] of runs(burst, 1)) if (isSpeechClipped && some(from, to, (frame) => clipped[frame] === 1)) burst.fill(0, from, to);
 }
 
 /** Return the root mean square of the level differences between steps. @param {Float32Array} steps */
