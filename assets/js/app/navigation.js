@@ -124,12 +124,12 @@ function leaveFocus({ detail, target }) {
   if (focused === button || (button.hidden && focused.parentElement === button.parentElement)) focused.blur();
 }
 
-/** True if the user is typing in a form field. @param {KeyboardEvent} event */
+/** Return true if the user is typing in a form field. @param {KeyboardEvent} event */
 function isTyping({ target }) {
   return target instanceof Element && target.matches('textarea, select, [contenteditable], input:not([type=checkbox], [type=radio], [type=range])');
 }
 
-/** True if the focused element handles the Space key. @param {KeyboardEvent} event */
+/** Return true if the focused element handles the Space key. @param {KeyboardEvent} event */
 function usesSpaceKey({ target }) {
   return target instanceof Element && target.closest('button, a[href], summary, input, audio, [role=button]') !== null;
 }

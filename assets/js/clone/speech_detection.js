@@ -281,7 +281,7 @@ function roughness(steps) {
 }
 
 /**
- * True if `condition` returns true for at least one frame.
+ * Return true if `condition` returns true for at least one frame.
  *
  * @param {number} from
  * @param {number} to

@@ -38,7 +38,7 @@ export class LinesView {
     this.chosen = null;
     /** @type {string|null} */
     this.dragged = null;
-    /** Animation frames in which all lines are shown, or those near the window. @type {number|undefined} */
+    /** Id of the requested animation frame that shows the state of all lines. @type {number|undefined} */
     this.frame = undefined;
     /** @type {number|undefined} */
     this.rendering = undefined;

@@ -18,7 +18,7 @@ const BIN_S = 0.01;
 const MAX_SILENT_SHARE = 0.06; // Bins below this fraction of the loudest bin are silent.
 const MIN_PAUSE_S = 0.1;
 const LONG_PAUSE_S = 0.5; // Pauses longer than this count like a pause of this length.
-const PACE_WEIGHT_S = 2; // The usual pace counts like this many seconds of measured audio.
+const PACE_WEIGHT_S = 2; // Weight of the usual pace, in seconds of measured audio.
 // Cost of the end of a sentence without a pause, and discount for a pause of LONG_PAUSE_S.
 const NO_PAUSE_COST = 0.3;
 const WORTH = 0.4;
@@ -157,7 +157,7 @@ export class VoicePaces {
   learn(take) {
     const text = take.sent.trim();
     const expected = expectedSeconds(text);
-    // Texts with pause tags are ignored, because requested pauses are not pace.
+    // Texts with pause tags are ignored, because a requested pause would make the voice seem slower.
     if (expected < MIN_PACE_S || wordsOf(take) !== text) return;
     const pace = take.seconds / expected;
     if (pace >= MIN_PACE && pace <= MAX_PACE) this.known.set(keyOf(take), pace);

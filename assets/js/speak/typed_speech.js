@@ -11,7 +11,7 @@ import { FieldError } from '../common/fields.js';
 import { endsShort, expectedSeconds, isSyllabic, sentLength, untagged } from '../common/text.js';
 
 const WORD_END_PAUSE_MS = 700; // A pause in typing of this length after a complete word ends a clause.
-const IN_WORD_PAUSE_MS = 1500; // The same after a letter, because the word may be incomplete.
+const IN_WORD_PAUSE_MS = 1500; // A pause after a letter must be longer to end a clause, because the word may be incomplete.
 // The request ends after this time without typing, because it occupies a slot of the runtime.
 const IDLE_TIMEOUT_MS = 120_000;
 const MAX_SENT_CHARS = 1000; // Longer texts, such as pasted ones, are sent in parts.
