@@ -118,7 +118,7 @@ def check_transcript(transcript: str, speech_s: float) -> Iterator[Advice]:
 
 def _length(speech_s: float) -> Iterator[Advice]:
     if speech_s < SHORT_S:
-        yield Advice("short", f"The recording holds {speech_s:.1f} s of speech; a clone is better from 3 s or more.")
+        yield Advice("short", f"Only {speech_s:.1f} s of speech; about ten seconds are best.")
     elif speech_s > LONG_S:
         yield Advice(
             "long", f"The recording holds {speech_s:.0f} s of speech; more than 30 s costs time and gains little."

@@ -532,6 +532,20 @@ def test_best_part_selection_and_cough_removal_can_be_undone(studio: Page) -> No
     expect(studio.locator("#vw-clone-transcript")).to_have_value(SAID)
 
 
+def test_too_short_recording_gets_one_short_sentence(studio: Page) -> None:
+    enter(studio, "clone")
+    sound = np.concatenate([generate(seed=1)[:36_000], np.zeros(72_000, np.float32)])
+    studio.set_input_files("#vw-clone-file", {**wav(1.0), "buffer": audio_file(sound)})
+    expect(studio.locator("#vw-clone-trim")).to_be_visible()
+    studio.keyboard.press("Control+z")  # Select the silence at the end as well.
+    assert advice(studio) == ["short"]
+    item = studio.locator("#vw-clone-clinic [data-code=short] b")
+    expect(item).to_have_text(re.compile(r"^Only 1\.\d s of speech; about ten seconds are best\.$"))
+    studio.select_option("#vw-language", "zh")
+    expect(item).to_have_text("语音太短；十秒左右最好。")
+    studio.select_option("#vw-language", "en")
+
+
 @pytest.mark.quick
 def test_long_recording_hint_disappears_with_the_next_recording(studio: Page) -> None:
     enter(studio, "clone")

@@ -162,11 +162,14 @@ export class AudioChecks {
     const { report, studio } = this;
     if (!report) return;
     const faults = this.faults().slice(0, MAX_FAULTS);
-    const edges = report.trim.start_s >= MIN_EDGE_SILENCE_S || report.seconds - report.trim.end_s >= MIN_EDGE_SILENCE_S;
     const codes = this.audioAdvice.map(({ code }) => code);
+    // Trimming improves no recording that must be repeated.
+    const isTooShort = codes.includes('short') || codes.includes('no_speech');
+    const advice = this.audioAdvice.filter(({ code }) => code !== 'silence' || !isTooShort);
+    const edges = !isTooShort && (report.trim.start_s >= MIN_EDGE_SILENCE_S || report.seconds - report.trim.end_s >= MIN_EDGE_SILENCE_S);
     const items = [
       ...faults.map((fault) => this.faultItem(fault)),
-      ...this.audioAdvice.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code, this.remedyOf(code, faults))),
+      ...advice.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code, this.remedyOf(code, faults))),
       ...(edges ? [this.item(studio.t('clone.found.edges'), 'edges', 'trim')] : []),
     ];
     this.verdict.hidden = items.length > 0;
