@@ -44,7 +44,7 @@ ONSETS = """
 (() => {
   const SIZE = 2048;
   const SILENCE_S = 0.4;
-  const onsets = (window.onsets = { key: 0, sent: 0, received: 0, arrived: 0, at: 0, heard: 0, context: null });
+  const onsets = (window.onsets = { key: 0, sent: 0, received: 0, arrived: 0, at: 0, heard: -Infinity, context: null });
   addEventListener('keydown', ({ key, timeStamp }) => {
     if (key === ',') onsets.key = timeStamp;
   }, { capture: true });
