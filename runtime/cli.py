@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.FAILED if isinstance(error, Failed) else Exit.BAD_INPUT
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # The reader of --stdout has closed the pipe.
+    except BrokenPipeError:  # The program that reads the output of --stdout has closed the pipe.
         return 0
 
 
@@ -267,7 +267,8 @@ def _settings(arguments: argparse.Namespace, **engine: object) -> Settings:
 
 
 def _run_say(arguments: argparse.Namespace) -> int:
-    from runtime.say import say  # Importing torch and the networks is slow, and --help needs neither.
+    # The import is not at the top of the file, because it loads torch, which --help does not need.
+    from runtime.say import say
 
     return say(arguments, _settings(arguments, max_slots=1))
 
@@ -283,7 +284,7 @@ def _runtime(arguments: argparse.Namespace) -> int:
         print(json.dumps(asdict(checked) | {"fits_alongside": checked.fits_alongside}))
         return 0
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end_early)  # This handler is active until the server installs its own.
+        signal.signal(number, _end_early)  # This handler handles the signal until the server installs its own handler.
     from runtime.server.serve import serve
 
     server = override(settings.server, host=arguments.host, port=arguments.port, wyoming=arguments.wyoming)

@@ -26,7 +26,7 @@ from runtime.version import package_version
 _SCALE = {"replicas", "max_replicas"}
 # Settings for the number of replicas. If only these settings change, no replica is replaced.
 _SCALES = {"VOICEWRIGHT_REPLICAS", "VOICEWRIGHT_SLOTS_TARGET"}
-_MARGIN_S = 20.0  # Additional time after a drain before Serve kills a replica.
+_MARGIN_S = 20.0  # Additional seconds after the end of a drain until Ray Serve kills the replica.
 
 
 def build(args: Arguments | Mapping[str, Any]) -> Any:
@@ -123,7 +123,7 @@ def _pool(
                 "min_replicas": pool.replicas,
                 "initial_replicas": pool.replicas,
                 "max_replicas": pool.max_replicas,
-                "look_back_period_s": 15,  # Replicas report every ten seconds, so each period has a report.
+                "look_back_period_s": 15,  # Replicas report every 10 s, so every period of 15 s contains a report.
                 "upscale_delay_s": 5,
                 "downscale_delay_s": 120,
                 "policy": {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-MAX_WEIGHT = 256  # Maximum weight in HAProxy.
+MAX_WEIGHT = 256  # Maximum weight of a server in HAProxy.
 
 
 class ReplicaState(StrEnum):

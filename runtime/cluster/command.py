@@ -23,7 +23,7 @@ from runtime.shared.port.serving import WYOMING_VARIABLE, address_of
 log = logging.getLogger(__name__)
 
 APPLICATION_NAME = "voicewright"
-READY_TIMEOUT_S = 600.0  # Timeout until the first replica is ready. Its checkpoint may be large.
+READY_TIMEOUT_S = 600.0  # Timeout until the first replica is ready, which is long because the checkpoint may be large.
 _POLL_INTERVAL_S = 0.1
 
 

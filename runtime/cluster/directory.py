@@ -13,10 +13,10 @@ from dataclasses import replace
 from runtime.cluster.balance import Checkpoint, Replica, ReplicaState
 
 REPORT_INTERVAL_S = 1.0  # Interval between two reports of a replica.
-# A replica is removed after this time without a report. HAProxy detects failures much earlier.
+# A replica is removed if it has not reported for this time. HAProxy detects a failed replica much earlier.
 REPORT_TIMEOUT_S = 5.0
 DRAIN_TIMEOUT_S = 5.0  # Timeout until all ingresses have stopped sending requests to a draining replica.
-INGRESS_TIMEOUT_S = 3.0  # An ingress is ignored if its last read is older.
+INGRESS_TIMEOUT_S = 3.0  # An ingress that has not read the directory for this time is ignored.
 
 
 class Directory:
@@ -29,7 +29,8 @@ class Directory:
         self._replicas: dict[str, Replica] = {}
         self._seen: dict[str, float] = {}  # Time of each replica's last report, by name.
         self._version = 0  # Number that increases with every change that ingresses must apply.
-        self._applied: dict[str, tuple[int, float]] = {}  # Applied version and read time by ingress.
+        # Version that each ingress has applied, and time of its last read.
+        self._applied: dict[str, tuple[int, float]] = {}
 
     async def report(self, replica: Replica) -> list[Checkpoint]:
         """Register a replica, or update the stored state of a known replica.

@@ -32,7 +32,7 @@ from runtime.shared.system import max_files
 ANY_BACKEND = "any"  # Backend with all replicas, in addition to one backend per mode.
 WYOMING_BACKEND = "wyoming"
 BACKENDS = (ANY_BACKEND, *(mode.value for mode in Mode), WYOMING_BACKEND)
-# Names of files in the folder of the configuration.
+# Names of files in the configuration folder.
 VOICES_MAP = "voices.map"  # Map from speaker names to modes.
 # Maps from path prefixes to error responses in the format of each API.
 BUSY, EMPTY, LOST = "busy.map", "empty.map", "lost.map"
@@ -46,7 +46,8 @@ MAX_COMMANDS_PER_LINE = 100  # Maximum number of commands per line on the admin 
 SET_ACCOUNT_HEADER = (
     f"    http-request set-header {ACCOUNT_HEADER} address:%[src] unless {{ req.hdr({ACCOUNT_HEADER}) -m found }}"
 )
-_BUFFER_BYTES = 16_384  # HAProxy's buffer per direction, which limits the part of a body that is used for routing.
+# Size of HAProxy's buffer for each direction. HAProxy can use only this first part of a body for routing.
+_BUFFER_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +175,8 @@ def _replica_options(long_s: int) -> list[str]:
         "    option redispatch 1",
         "    retries 3",
         "    timeout connect 2s",
-        # A busy replica responds late to a health check. If it is marked as down, it gets no new connections, and open
-        # connections continue. Keepalive probes detect a lost machine.
+        # A busy replica may respond too late to a health check and be marked as down. It then gets no new connections,
+        # but its open connections continue. Keepalive probes detect a machine that no longer responds.
         "    timeout check 5s",
         "    option srvtcpka",
         "    srvtcpka-idle 5s",
@@ -289,7 +290,7 @@ class HAProxy:
         self.folder = folder
         self._view_port = view_port
         self._binary = find_haproxy(settings.cluster.haproxy)
-        self.pid = 0  # Pid of the process, or 0 before the start.
+        self.pid = 0  # Process id, or 0 before the start.
 
     @property
     def alive(self) -> bool:
@@ -305,7 +306,8 @@ class HAProxy:
             InvalidSetting: HAProxy refuses its configuration or does not respond, or another user owns its folder.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self.folder.stat().st_uid != os.getuid():  # Another user may have created a temporary folder with this name.
+        # On a shared machine, another user may have created a temporary folder with this name.
+        if self.folder.stat().st_uid != os.getuid():
             raise InvalidSetting(name="TMPDIR", value=str(self.folder), why="the folder belongs to another user")
         path = self.folder / "haproxy.cfg"
         content = configuration(self._settings, folder=self.folder, view_port=self._view_port)
@@ -321,7 +323,7 @@ class HAProxy:
         try:
             await self._wait_until_ready(process)
         except BaseException:
-            # This also runs after a cancellation, because the process would otherwise keep the port open.
+            # The process is also killed after a cancellation, because it would otherwise keep the port open.
             process.kill()
             process.wait()
             raise

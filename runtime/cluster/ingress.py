@@ -124,7 +124,7 @@ class Ingress:
 
     async def _update(self) -> None:
         version, replicas = self._version, list(self.replicas.values())
-        with suppress(Exception):  # While the directory restarts, the last known state is used.
+        with suppress(Exception):  # The last known state is used while the directory restarts.
             version, replicas = await asyncio.wait_for(
                 self._directory.replicas.remote(self._name, self._version), QUERY_TIMEOUT_S
             )
@@ -136,7 +136,8 @@ class Ingress:
         self.loads = {name: load for name, load in answers if load is not None}
         commands, values = self._commands(server_entries)
         await self._haproxy.run_commands(commands)
-        self._sent = values  # Failed commands raise before this line, so they are sent again.
+        # This line is only reached if all commands succeeded. Otherwise the next call sends the values again.
+        self._sent = values
         await self._send_voices()
         self._version = version
 

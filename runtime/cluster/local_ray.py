@@ -17,7 +17,7 @@ from runtime.errors import InvalidSetting
 
 log = logging.getLogger(__name__)
 
-# Number of attempts to start Ray. On a busy machine, its processes may need more than the 30 s that Ray allows.
+# Number of attempts to start Ray. On a busy machine, Ray's processes may not start within Ray's own timeout of 30 s.
 ATTEMPTS = 2
 START_TIMEOUT_S = 120
 STOP_MARGIN_S = 4.0  # Additional time for replicas to stop after the drain.
@@ -25,7 +25,8 @@ STOP_MARGIN_S = 4.0  # Additional time for replicas to stop after the drain.
 # Environment variables that must be set before Ray is imported.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_niceness": "0",  # Ray's default niceness of 15 would also apply to HAProxy and to the runtimes.
+    # By default, Ray lowers the priority of workers (niceness 15), and HAProxy and the runtimes would inherit it.
+    "RAY_worker_niceness": "0",
     "RAY_enable_metrics_collection": "0",  # The cluster has its own metrics (runtime/cluster/view.py).
     "RAY_prestart_worker_first_driver": "0",  # No idle workers are started while Ray's own processes start.
 }

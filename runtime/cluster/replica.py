@@ -57,7 +57,7 @@ def runtime_environment(environment: Mapping[str, str], *, processors: float, pa
     """
     child_environment = dict(environment)
     if _THREADS in child_environment and not processors:
-        with suppress(OSError):  # Without /proc, it is unknown who has set the variable.
+        with suppress(OSError):  # Without /proc, the process that has set the variable is unknown.
             entries = Path("/proc", str(parent), "environ").read_bytes().split(b"\0")
             if not any(word.startswith(f"{_THREADS}=".encode()) for word in entries):
                 del child_environment[_THREADS]

@@ -98,8 +98,8 @@ class Mirror:
 
         files, root = fsspec.core.url_to_fs(url)
         files.makedirs(f"{root}/{VOICES}", exist_ok=True)
-        # The folder is not temporary. A cleanup of temporary files could delete a file of the mirror, and the file
-        # would then also be deleted from the store.
+        # The mirror is not in a temporary folder. If a cleanup of temporary files deleted a file of the mirror, the
+        # next synchronisation would also delete the file from the store.
         mirrors = Path(user_data_dir("voicewright")) / "mirrors"
         mirrors.mkdir(parents=True, exist_ok=True)
         mirror = cls(files, root, Path(tempfile.mkdtemp(prefix="store-", dir=mirrors)), interval_s)
@@ -130,7 +130,8 @@ class Mirror:
     def _end(self) -> None:
         with suppress(Exception):
             self.synchronise()
-        # A scan of a folder that is being removed would find no files and delete all files from the store.
+        # The lock prevents a scan of a folder that is being removed. Such a scan would find no files and delete all
+        # files from the store.
         with self._lock:
             self._closed = True
             shutil.rmtree(self.local, ignore_errors=True)
@@ -165,7 +166,7 @@ class Mirror:
                     continue
             else:
                 continue
-            # The next synchronisation finds later changes on both sides.
+            # If the file changes again after this comparison, the next synchronisation finds the change.
             if now is None:
                 self._synced.pop(name, None)
             else:

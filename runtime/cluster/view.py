@@ -235,4 +235,5 @@ def summed(pages: Mapping[str, str]) -> bytes:
         for (sample_name, labels), value in samples.items():
             metric.add_sample(SUM_PREFIX + sample_name.removeprefix(OURS), dict(labels), value)
         sums.append(metric)
-    return generate_latest(_Page([*joined.values(), *sums]))  # `generate_latest` only calls `collect`.
+    # `generate_latest` needs only the method `collect`, which `_Page` has.
+    return generate_latest(_Page([*joined.values(), *sums]))

@@ -172,7 +172,7 @@ class EngineCore:
         self.segment_runner.embedding_source = reader.checkpoint.talker if may_cross_embed else None
         self.runner.frame.set_embedding_source(self.segment_runner.embedding_source)
 
-    # --- Commands of clients.
+    # --- Methods that execute commands of clients.
 
     def add_request(self, sequence: Sequence) -> None:
         if sequence.text_stream.is_silent:
@@ -246,7 +246,7 @@ class EngineCore:
             self.finish_request(sequence, error)
         return sequence is not None
 
-    # --- Steps of an engine iteration.
+    # --- Methods that perform the steps of an engine iteration.
 
     def collect(self) -> None:
         """Collect the results of finished Code2Wav calls, and submit the next chunks of frames.
@@ -393,7 +393,7 @@ class EngineCore:
         for sequence in [*self.waiting.remove_all(), *self.sequences.values()]:
             self.finish_request(sequence, error)
 
-    # --- Helpers of the steps.
+    # --- Helper methods for the steps of an engine iteration.
 
     def _begin(self, sequence: Sequence, now: float) -> None:
         """Take a slot for a request and start its first segment."""

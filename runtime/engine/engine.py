@@ -140,7 +140,7 @@ class Engine:
         else:
             self._shut_down()
 
-    # --- Requests; any thread.
+    # --- Methods for requests that any thread may call.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         """Accept a request, and return its ticket: the request number for all other methods.
@@ -273,7 +273,7 @@ class Engine:
             for ident, frame in sys._current_frames().items()
         )
 
-    # --- The caller's thread.
+    # --- Method that runs the engine on the caller's thread.
 
     def speak(self, request: SpeechRequest) -> Iterator[SpeechEvent]:
         """Serve one request on the caller's thread, and yield its events.
@@ -294,7 +294,7 @@ class Engine:
             self.cancel(ticket)
             self.run_commands()
 
-    # --- The engine thread.
+    # --- Methods that run on the engine thread.
 
     def tick(self) -> bool:
         """Run one engine iteration for every loaded checkpoint.
@@ -389,7 +389,7 @@ class Engine:
             self._next_text_at = start + (end - start) / MAX_TEXT_SHARE
         return bool(self._text_changes)
 
-    # --- Checkpoints.
+    # --- Methods that load checkpoints and admit the requests that wait for them.
 
     def _new_core(self, checkpoint: Checkpoint, slots: int, length: int, waiting: WaitingQueue) -> EngineCore:
         host = CoreHost(self.code2wav_worker, self._wake.set, self.completion_waiter.expect, self.clock)
@@ -453,7 +453,7 @@ class Engine:
             for command in commands:
                 command()
 
-    # --- Helpers of requests.
+    # --- Helper methods for the methods above.
 
     def _validate(self, entry: RegistryEntry, request: SpeechRequest) -> Validated:
         """Validate a request whose checkpoints are loaded or have failed."""

@@ -74,7 +74,8 @@ class NativeCode2Wav:
         )
         return output
 
-    # --- Fields of the structures in code2wav.cpp. Torch's types do not describe a list's modules, so `Any` is used.
+    # --- Methods that fill the structures of code2wav.cpp. They use `Any`, because Torch does not declare the types of
+    # the modules in a list.
 
     def _plan(self, network: Any) -> Tensor:
         """Return the words of a `Network` structure."""

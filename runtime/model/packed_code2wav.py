@@ -47,7 +47,7 @@ class PackedCode2Wav:
             ]
             self.network = pack(code2wav, dtype, pasts)
 
-    # --- The interface of Code2WavNetwork.
+    # --- Methods of the protocol `Code2WavNetwork`.
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
         return self.vocode(self.latents(rows, codes), rows)
@@ -84,7 +84,7 @@ class PackedCode2Wav:
     def write_state(self, slot: int, state: StreamState) -> None:
         self.memory[:, slot], self.rings[slot] = state.convs[0], state.keys[0]
 
-    # --- The network in the order of its data flow.
+    # --- Methods that compute the parts of the network, in the order of the data flow.
 
     def latents(self, rows: Tensor, codes: Tensor) -> Tensor:
         """Compute the input of the second upsampling stage for the next n frames of every stream.

@@ -96,7 +96,7 @@ class DictionaryFolder:
         dictionaries = [dictionary for name in names if (dictionary := self.find(name)) is not None]
         return sorted(dictionaries, key=lambda dictionary: (-dictionary.created_at, dictionary.id))
 
-    # --- Changes. All of them raise StorageFailed if the disk refuses a write, and then nothing is changed.
+    # --- Methods that change dictionaries. If the disk refuses a write, they change nothing and raise StorageFailed.
 
     def add(
         self, name: str, words: Iterable[Word], *, description: str = "", check: Callable[[], None] = lambda: None

@@ -145,7 +145,7 @@ class Connection:
         self._draining = True
         self._dispatch(lambda: None)
 
-    # --- Input.
+    # --- Methods that receive messages and pass them to the session.
 
     async def _read(self) -> None:
         """Read messages until the client disconnects."""
@@ -342,7 +342,7 @@ class Connection:
         else:
             self._dispatch(self._dialect.tick)
 
-    # --- Output.
+    # --- Methods that send messages to the client.
 
     async def _write(self) -> None:
         """Write messages until the close handshake starts or the client stops reading."""

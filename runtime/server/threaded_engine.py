@@ -35,7 +35,7 @@ from runtime.shared.time_share import TimeShare
 
 log = logging.getLogger(__name__)
 
-Command = Callable[[int], None]  # Function that calls an engine's method with the engine's ticket.
+Command = Callable[[int], None]  # Function that receives a request's ticket and calls a method of the engine with it.
 
 # Maximum fraction of a core for the validation of refused requests, after a burst. Above this fraction, refusals are
 # delayed, which also delays the client's next request.
@@ -106,7 +106,7 @@ class ThreadedEngine:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
-    # --- Any thread.
+    # --- Methods that any thread may call.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         """Queue a request and return its ticket.
@@ -197,7 +197,7 @@ class ThreadedEngine:
             self._requests.pop(ticket, None)
         sink(event)
 
-    # --- The thread.
+    # --- Methods that run on the thread that `start` creates.
 
     def _run_jobs(self) -> None:
         while self._run_next():

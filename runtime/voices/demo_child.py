@@ -30,7 +30,8 @@ def main() -> None:
     from safetensors.torch import save
 
     used = 0
-    with contextlib.suppress(OSError):  # Systems without /proc do not limit the address space either.
+    # Systems without /proc do not support a limit of the address space, so `used` is not needed there.
+    with contextlib.suppress(OSError):
         used = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * mmap.PAGESIZE
     confine(used + MEMORY_BYTES, math.ceil(time.process_time()) + CPU_S)
     try:

@@ -95,7 +95,7 @@ class Library:
                 self._index.close()
                 self._index = None
 
-    # --- Reading.
+    # --- Methods that read voices.
 
     def cards(self) -> tuple[VoiceCard, ...]:
         """Return all usable voices, sorted by name."""
@@ -158,7 +158,7 @@ class Library:
         read_voice(data)
         return data
 
-    # --- Changes. All of them raise StorageFailed if the disk refuses a write, and then nothing is changed.
+    # --- Methods that change voices. If the disk refuses a write, they change nothing and raise StorageFailed.
 
     def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
         """Store a voice and return its card.
@@ -231,7 +231,7 @@ class Library:
             prompts = dict([*others[: MAX_PROMPTS - 1], (prompt.fingerprint, prompt)])
             self._put(replace(voice, prompts=prompts))
 
-    # --- The folder.
+    # --- Methods that write and read voice files.
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -270,7 +270,7 @@ class Library:
             raise VoiceNotFound
         return read_file(self.folder / file_of(voice_id), MAX_BYTES)
 
-    # --- The listing.
+    # --- Methods that keep the list of voices up to date with the folder.
 
     def _current(self) -> VoiceListing:
         """Return the listing, refreshed if the folder has changed.

@@ -63,7 +63,7 @@ class OwnerLibrary(Owned[Library, VoiceCard, Edit]):
         """Return the content of a voice's file as bytes, like `Library.export`."""
         return self._holder(voice_id).export(voice_id)
 
-    # --- Changes of the owner's voices.
+    # --- Methods that change the owner's voices.
 
     def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
         """Add a voice to the owner's library, like `Library.add`.

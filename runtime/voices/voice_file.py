@@ -121,7 +121,7 @@ def read_voice(data: bytes) -> Voice:
         _refuse("its description of the voice is not valid")
 
 
-# --- The header, which is checked before memory is allocated.
+# --- Functions that check the header before memory is allocated.
 
 
 def _checked_header(data: bytes) -> dict[str, str]:
@@ -178,7 +178,7 @@ def _check_tensor(name: str, tensor: Any) -> None:
         _refuse("it holds a tensor that a voice does not have, or of another type or size")
 
 
-# --- Checks of metadata values.
+# --- Functions that check metadata values.
 
 
 def _prompts(tensors: Tensors) -> dict[str, VoicePrompt]:

@@ -225,7 +225,8 @@ def _run_once(core: EngineCore) -> None:
     first.result()
     core.runner.step(np.array([slot])).result()
     max_chunk_frames = min(core.scheduler.sound_work, max(mode.max_chunk_frames for mode in core.modes.values()))
-    has_streams = core.device.max_in_flight > 0  # On other devices, both streams are the same.
+    # Devices without asynchronous execution use the same stream for first audio and later audio.
+    has_streams = core.device.max_in_flight > 0
     streams = (Stream.FIRST_AUDIO, Stream.AUDIO) if has_streams else (Stream.AUDIO,)
     for stream in streams:
         with core.device.stream(stream):

@@ -107,7 +107,7 @@ class Code2WavScheduler:
         self._codes[slots, self._table.sampled[slots] % MAX_BACKLOG_FRAMES] = codes
         self._table.sampled[slots] += 1
 
-    # --- First audio, launched right after the first frame.
+    # --- Methods for the first audio, which is launched right after the first frame.
 
     def launch_first_audio(self, sequences: list[Sequence], codes: Tensor) -> None:
         """Launch Code2Wav for the first frame of some sequences before the host reads the frame.
@@ -150,7 +150,7 @@ class Code2WavScheduler:
             sequence.first_audio = None
             sequence.opened = False
 
-    # --- Tasks that wait in the worker.
+    # --- Methods for tasks that wait in the worker.
 
     def submit_tasks(self) -> None:
         """Replace the worker's waiting tasks with the chunks that should be decoded now."""
@@ -199,7 +199,7 @@ class Code2WavScheduler:
         if worked:
             self.submit_tasks()
 
-    # --- A task: started under the worker's lock, run on a worker thread.
+    # --- Methods of a running task. It starts under the worker's lock and runs on a worker thread.
 
     def _tasks(self) -> list[Code2WavTask]:
         """Return tasks for the chunks that should be decoded now, the most urgent task first.

@@ -100,7 +100,7 @@ class WaitingQueue:
         """
         return ticket in self._no_text or ticket in self._no_voice or ticket in self._no_checkpoint
 
-    # --- Requests without a checkpoint.
+    # --- Methods for requests that wait for a checkpoint.
 
     def add_without_checkpoint(self, sequence: Sequence) -> None:
         """Add a request whose checkpoint is not loaded yet."""
@@ -143,7 +143,7 @@ class WaitingQueue:
             del self._no_checkpoint[sequence.ticket]
         return [(sequence, self._commands.pop(sequence.ticket, [])) for sequence in sequences]
 
-    # --- Requests without a voice, a text or a slot.
+    # --- Methods for requests that wait for a voice, a text or a slot.
 
     def add_request(self, sequence: Sequence, now: float) -> None:
         """Add an admitted request, and start to encode its voice if the voice is not cached."""

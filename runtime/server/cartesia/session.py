@@ -42,7 +42,7 @@ class CartesiaSession(Dialect[Segment]):
         self._contexts: dict[str, Context] = {}
         self._cancelled = RecentNames()  # Names of cancelled contexts, whose messages may still arrive.
 
-    # --- Timers.
+    # --- Methods for timers.
 
     @property
     def _silence_s(self) -> float | None:
@@ -70,7 +70,7 @@ class CartesiaSession(Dialect[Segment]):
             if expires_at is not None and expires_at <= now:
                 self._end_unfinished(context)
 
-    # --- Events of the engine.
+    # --- Methods that process events of the engine.
 
     def _on_event(self, utterance: Segment, event: SpeechEvent) -> None:
         self._timers.restart_idle()
@@ -94,7 +94,7 @@ class CartesiaSession(Dialect[Segment]):
         context = self._contexts.pop(utterance.context.name)
         self._refuse(context.name, error, goes_on=not context.is_complete)
 
-    # --- Messages of the client.
+    # --- Methods that process messages from the client.
 
     def _read(self, fields: dict[str, Any]) -> Generation:
         return read_generation(fields, self._limits)
@@ -189,7 +189,7 @@ class CartesiaSession(Dialect[Segment]):
             if not context.is_complete:
                 self._cancelled.remember(name)
 
-    # --- Contexts.
+    # --- Methods that manage contexts and send their audio.
 
     def _send_text(self, utterance: Segment) -> None:
         self._emit_progress(utterance.context)
@@ -266,7 +266,7 @@ class CartesiaSession(Dialect[Segment]):
             self.utterances.pop(segment.number, None)
         self._send_about(context.name, messages.done(context.name, context.notes))
 
-    # --- Errors and the end.
+    # --- Methods that send error messages.
 
     def _send_error(self, error: SpeechError) -> None:
         self.send_queue.add_message(messages.error(error, None, self._id))

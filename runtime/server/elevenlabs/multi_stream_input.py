@@ -92,7 +92,7 @@ class MultiStreamInputSession(ElevenLabsSession):
         """Close an idle context as if the client had sent `close_context`."""
         self._close_context(context)
 
-    # --- Errors and the end.
+    # --- Methods that send error messages and abort contexts.
 
     def _abort_all(self, error: SpeechError) -> None:
         self._is_leaving = False  # The error closes the socket. The end of the last context must not close it again.

@@ -49,7 +49,7 @@ class ElevenLabsSession(Dialect[Context]):
     def _resolved(self, instructions: str | None) -> Any:
         return resolve_voice(self._voice_id, self._options.model_id, instructions, self._resolver)
 
-    # --- Timers.
+    # --- Methods for timers.
 
     def _deadlines(self) -> Iterator[float]:
         for context in self.utterances.values():
@@ -64,7 +64,7 @@ class ElevenLabsSession(Dialect[Context]):
             elif context.takes_text and context.last_activity + self._options.inactivity_timeout <= now:
                 self._leave_off(context)
 
-    # --- Events of the engine.
+    # --- Methods that process events of the engine.
 
     def _on_event(self, utterance: Context, event: SpeechEvent) -> None:
         self._timers.restart_idle()
@@ -107,7 +107,7 @@ class ElevenLabsSession(Dialect[Context]):
             )
         self._conclude(context)
 
-    # --- Messages of the client.
+    # --- Methods that process messages from the client.
 
     def _read(self, fields: dict[str, Any]) -> ClientMessage:
         return read_message(fields, self._limits)
@@ -155,7 +155,7 @@ class ElevenLabsSession(Dialect[Context]):
             self.utterances.pop(context.number)
             self._conclude(context)
 
-    # --- Methods in which the two kinds of socket differ.
+    # --- Methods that each of the two WebSocket routes implements differently.
 
     @abstractmethod
     def _label(self, name: str) -> str | None:

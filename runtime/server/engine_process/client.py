@@ -160,7 +160,7 @@ class EngineClient:
         if self._listener.is_alive():
             self._listener.join(_KILL_TIMEOUT_S)
 
-    # --- Any thread.
+    # --- Methods that any thread may call.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         """Submit a request and return its ticket.
@@ -249,7 +249,7 @@ class EngineClient:
                 return f"(the engine's process, {self._process.pid}, writes its stack traces)"
         return f"(in the engine's process, {self._process.pid})"
 
-    # --- The event loop, or the listener thread.
+    # --- Methods that run on the event loop or on the listener thread.
 
     def _listen(self, receive: Callable[[], Message | None]) -> None:
         """Process all available messages, and end all requests if the channel is closed."""

@@ -10,7 +10,7 @@ from runtime.errors import SpeechError
 from runtime.request import EngineLoad, Mode, ModelCard, Reference, SpeechEvent, SpeechRequest, VoicePrompt
 from runtime.settings import Settings
 
-# --- Messages of the server.
+# --- Messages from the server process to the engine process.
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Prepare:
     mode: Mode
 
 
-# --- Messages of the engine.
+# --- Messages from the engine process to the server process.
 
 
 @dataclass(frozen=True, slots=True)

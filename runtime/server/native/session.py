@@ -37,14 +37,14 @@ class Session(Dialect[NativeUtterance]):
         cards, limits = common_arguments["cards"], common_arguments["limits"]
         self.send_queue.add_message(messages.session_created(session_id, server, cards, limits))
 
-    # --- Timers.
+    # --- Method for timers.
 
     def _give_notice(self, remaining_s: float) -> None:
         self.send_queue.add_message(
             messages.SessionExpiring(type="session.expiring", remaining_s=round(remaining_s, 3))
         )
 
-    # --- Events of the engine.
+    # --- Methods that process events of the engine.
 
     def _on_event(self, utterance: NativeUtterance, event: SpeechEvent) -> None:
         self._timers.restart_idle()
@@ -98,7 +98,7 @@ class Session(Dialect[NativeUtterance]):
             if not is_used:
                 self._refuse_name(name or DEFAULT_CONTEXT, voice.reference)
 
-    # --- Messages from the client.
+    # --- Methods that process messages from the client.
 
     def _size_limit(self, fields: dict[str, Any]) -> int:
         is_config = fields.get("type") == "session.config"
@@ -171,7 +171,7 @@ class Session(Dialect[NativeUtterance]):
             if utterance.is_submitted:
                 self._commands.append(Played(utterance.number, utterance.turn_played_ms))
 
-    # --- Dialogues.
+    # --- Methods for dialogues.
 
     def _begin_dialogue(self, name: str, message: schema.InputDialogue) -> None:
         utterance = self._taking_text(name, "input.dialogue")
@@ -261,7 +261,7 @@ class Session(Dialect[NativeUtterance]):
         self.send_queue.add_message(messages.SessionDone(type="session.done", utterances=self._uttered))
         self._close(1000)
 
-    # --- Contexts.
+    # --- Methods that open and end contexts.
 
     def _taking_text(self, name: str, what: str) -> NativeUtterance | None:
         """Return the context `name` (opened if necessary), or None if it cannot accept text."""
@@ -311,7 +311,7 @@ class Session(Dialect[NativeUtterance]):
         self._release(utterance)
         self._fail(utterance, error)
 
-    # --- Errors and the end.
+    # --- Methods that send error messages.
 
     def _send_error(self, error: SpeechError) -> None:
         self.send_queue.add_message(messages.error(error))

@@ -63,7 +63,7 @@ class OmniSession(Dialect[Sentence]):
         self._turns = 0
         self._queue = SentenceQueue()
 
-    # --- Timers.
+    # --- Methods for timers and for the limit of queued input.
 
     @property
     def _silence_s(self) -> float | None:
@@ -110,7 +110,7 @@ class OmniSession(Dialect[Sentence]):
         )
         return not self.closed and (is_full or super().is_congested)
 
-    # --- Events of the engine.
+    # --- Methods that process events of the engine.
 
     def _on_event(self, utterance: Sentence, event: SpeechEvent) -> None:
         match event:
@@ -134,7 +134,7 @@ class OmniSession(Dialect[Sentence]):
         """Submit or fail the sentences that waited for the voice."""
         self.work()
 
-    # --- Messages of the client.
+    # --- Methods that process messages from the client.
 
     def receive_text(self, text: str) -> None:
         if not self._is_leaving:
@@ -324,7 +324,7 @@ class OmniSession(Dialect[Sentence]):
         self._queue.append(sentence)
         return sentence
 
-    # --- Sentences.
+    # --- Methods that submit sentences and send their audio.
 
     def _step(self) -> bool:
         """Announce, submit and finish the first sentence as far as currently possible."""
@@ -420,7 +420,7 @@ class OmniSession(Dialect[Sentence]):
             self.send_queue.add_message(messages.failure(sentence, sentence.error))
         self.send_queue.add_message(messages.audio_done(sentence))
 
-    # --- Errors and the end.
+    # --- Methods that send error messages and close the session.
 
     def _refuse_kind(self, kind: object) -> None:
         self._refuse(f"Unknown message type: {_quoted(kind)}", InvalidConfig(where="type", why="unknown"))

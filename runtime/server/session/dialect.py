@@ -27,7 +27,8 @@ _NOTICE_S = 60.0  # Time between the warning to the client and the end of a sess
 Speaking = TypeVar("Speaking", bound=Utterance[Any])
 Config = TypeVar("Config", bound=SpeechConfig)
 
-_MAX_OTHER_VALUES = 4096  # Maximum number of JSON values in a message, not counting commas in its text.
+# Maximum number of JSON values in a message, in addition to the commas that its text may contain.
+_MAX_OTHER_VALUES = 4096
 _MAX_NAMES = 64  # Maximum number of stored names of refused contexts, whose messages may still arrive.
 _MAX_STEPS = 16  # Maximum number of steps of pending work in one iteration of the event loop.
 
@@ -79,7 +80,7 @@ class Dialect(ABC, Generic[Speaking]):
         self._commands: list[Command] = []
         self.send_queue = SendQueue()
 
-    # --- Output.
+    # --- Methods that return output for the client and commands for the engine.
 
     def commands(self) -> list[Command]:
         """Remove and return all commands that the engine has not received yet."""
@@ -110,7 +111,7 @@ class Dialect(ABC, Generic[Speaking]):
         """True if the session should not read input, because too many messages are unsent."""
         return self.send_queue.is_congested
 
-    # --- Input.
+    # --- Methods that process input of the client and events of the engine.
 
     def receive_text(self, text: str) -> None:
         """Process a text message from the client."""
@@ -119,7 +120,8 @@ class Dialect(ABC, Generic[Speaking]):
         self._is_new = False
         self._timers.restart_idle()
         try:
-            # Parsing too many values would block the event loop. The limit allows a text that consists of commas.
+            # Parsing too many values would block the event loop. `decode` estimates their number from commas, so the
+            # limit also allows for a text that consists of commas.
             fields = decode(text, self._limits.max_text_chars + _MAX_OTHER_VALUES)
         except InvalidMessage as error:
             self._refuse_no_json(text, error)
@@ -204,7 +206,7 @@ class Dialect(ABC, Generic[Speaking]):
         self.send_queue.clear()
         self.closed = True
 
-    # --- Helpers of the subclasses.
+    # --- Helper methods for subclasses.
 
     def _named(self, name: str) -> Speaking | None:
         """Return the open utterance with this name, or None."""

@@ -63,7 +63,7 @@ class WyomingSession(SingleErrorDialect[WyomingUtterance]):
     def is_congested(self) -> bool:
         return super().is_congested or len(self._texts) - 1 > _MAX_LATER
 
-    # --- Events of the engine.
+    # --- Methods that process events of the engine and send audio.
 
     def _on_event(self, utterance: WyomingUtterance, event: SpeechEvent) -> None:
         self._timers.restart_idle()
@@ -110,7 +110,7 @@ class WyomingSession(SingleErrorDialect[WyomingUtterance]):
             first.send_text()
         return False
 
-    # --- Events of the client.
+    # --- Methods that process events from the client.
 
     @property
     def _received(self) -> WyomingUtterance | None:
@@ -173,7 +173,7 @@ class WyomingSession(SingleErrorDialect[WyomingUtterance]):
         utterance.queue_text(utterance.text.finish())
         utterance.is_complete = True
 
-    # --- Errors and the end.
+    # --- Methods that end the session after an error.
 
     def _abort_all(self, error: SpeechError) -> None:
         self._texts.clear()

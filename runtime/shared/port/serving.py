@@ -149,7 +149,7 @@ def set_kernel_timeout(connection: socket.socket, settings: ServerSettings) -> N
     By default, the kernel would wait much longer for the client.
     """
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # The kernel's timeout is longer than the server's timeout, because the server sends a reason.
+        # The kernel's timeout is longer, so that the server's timeout expires first and the server can send the reason.
         timeout_s = settings.send_s + _KERNEL_GRACE_S
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeout_s * 1000))
 

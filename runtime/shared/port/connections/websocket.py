@@ -91,7 +91,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         self._has_end = False  # True if the connection is closed or will be closed soon.
         self._abort_timer: asyncio.TimerHandle | None = None
 
-    # --- Receiving.
+    # --- Methods that receive data.
 
     def data_received(self, data: bytes) -> None:
         if self._has_flooded:
@@ -198,7 +198,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         self.queue.put_nowait({"type": "websocket.disconnect", "code": error.close_code, "reason": error.code})
         self.close_timer = self.loop.call_later(_LINGER_S, self.transport.abort)
 
-    # --- Closing.
+    # --- Methods that close the connection.
 
     def keepalive_timeout(self) -> None:
         if self._has_end:
