@@ -107,6 +107,7 @@ function closeLater(toast, leave, stayMs) {
 /** Map of server field names to form field names, if they differ. @type {Object<string, string>}  */
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
+/** Error messages of the page, each shown at the form field that it concerns. */
 export class ErrorMessages {
   /**
    * Messages shown while the runtime is unavailable, by element.
@@ -279,6 +280,7 @@ export class Undo {
 
 const OWN = 'shell.note.';
 
+/** Line next to the name of a take, with its queue position or notes about its text. */
 export class Notes {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {

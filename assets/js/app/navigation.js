@@ -7,6 +7,7 @@ import { getElement } from '../common/elements.js';
 /** Names of rooms in URLs, if they differ from the room's id. @type {Object<string, string>} */
 const NAMES = { speakers: 'speak' };
 
+/** The current room in the page's URL, for bookmarks, Back, Forward and reloads. */
 export class RoomAddress {
   /**
    * @param {string[]} rooms ids of the rooms
@@ -42,6 +43,7 @@ export class RoomAddress {
 const ROOMS = { s: 'speakers', d: 'design', c: 'clone', t: 'script', l: 'library' };
 const SECOND_KEY_TIMEOUT_MS = 1500; // Maximum time between pressing g and the letter.
 
+/** Keys that open a room (g, then a letter), and the dialog that lists all keys (?). */
 class Shortcuts {
   /** @param {HTMLDialogElement} sheet @param {(room: string) => void} go */
   constructor(sheet, go) {

@@ -73,6 +73,7 @@ const STORAGE_FULL_TOAST_MS = 60_000; // Long, because no take is saved until th
 const CATCH_UP_DELAY_MS = 300; // Delay after a change in another tab, so that one refresh serves many changes.
 const UNANSWERED_DELAY_MS = 1000; // If a response takes longer than this, the page reports the delay.
 
+/** Main object of the page, which connects rooms, WebSocket, player and stored data. */
 export class Studio {
   /** The shown room, or null before the page is built. @type {Room|null} */
   current = null;

@@ -31,6 +31,7 @@ const MIN_EDGE_SILENCE_S = 0.3; // Shorter silence at an edge is not reported.
  * @property {{code: string, sentence: string}[]} advice
  */
 
+/** List of the quality checks of a reference recording, with buttons that repair it. */
 export class AudioChecks {
   /**
    * @param {HTMLElement} root  panel of the Clone room

@@ -6,6 +6,7 @@
 
 const BLOCK = 4096;
 
+/** Audio processor that sends the microphone's samples to the page in blocks. */
 class Capture extends AudioWorkletProcessor {
   constructor() {
     super();

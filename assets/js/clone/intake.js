@@ -13,6 +13,7 @@ import { addressed } from './steps.js';
 
 /** @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, step: number, recording?: number} & Partial<Reference['selection']>} Draft */
 
+/** State of the Clone room that the browser stores to restore it after a reload. */
 export class SavedState {
   /** Time at which the recording was stored for a reload. @type {number|undefined} */
   recordedAt = undefined;
@@ -99,6 +100,7 @@ export class SavedState {
 
 // --- Loading, selecting, checking and removing the recording.
 
+/** Loading, checking and removal of the recording in the Clone room. */
 export class RecordingIntake {
   /** True if the runtime has refused the recording. */
   isRefused = false;

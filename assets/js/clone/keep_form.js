@@ -7,6 +7,7 @@ import { Take } from '../player/take.js';
 
 // --- Fields of a recording for speech requests and for stored voices.
 
+/** Fields of a recording for speech requests and for stored voices. */
 export class CloneRequest {
   /** @param {import('./room.js').CloneRoom} room */
   constructor(room) {
@@ -62,6 +63,7 @@ export class CloneRequest {
 
 const PREVIEW_SEED = 7; // Constant seed, so that the clone always sounds the same.
 
+/** Playback of a recording and of its clone, so that the user can compare them. */
 export class Comparison {
   /** Last take of a clone that was played, or null. @type {Take|null} */
   last = null;

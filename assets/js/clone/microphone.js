@@ -14,6 +14,7 @@ export function microphoneObstacle() {
   return null;
 }
 
+/** Recorder for the microphone, which returns mono samples at 24 kHz. */
 export class Recorder {
   /**
    * @param {Object} options

@@ -18,6 +18,7 @@ const CROSS_FADE_SAMPLES = Math.round(SAMPLE_RATE * 0.008);
 
 /** @typedef {import('./speech_detection.js').TimeSpan} TimeSpan in seconds of the whole recording */
 
+/** Reference audio for cloning: a recording or a file, and its selected part. */
 export class Reference {
   /**
    * @param {Object} given

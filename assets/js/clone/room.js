@@ -21,6 +21,7 @@ import { Trimmer } from './trimmer.js';
 
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
 
+/** Clone room of the page: speech with a stored voice or a clone of a recording. */
 export class CloneRoom {
   static id = 'clone';
   id = 'clone';

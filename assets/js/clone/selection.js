@@ -147,6 +147,7 @@ const AT_EDGE_S = 0.6;
 
 /** @typedef {ReturnType<typeof faultsOf>[number]} Fault @typedef {import('./reference.js').Reference} Reference */
 
+/** Selection of the part of a recording that the runtime receives as reference audio. */
 export class PartSelector {
   /**
    * @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged called when the selection changes

@@ -16,6 +16,7 @@ export function addressed() {
  * @typedef {{summary: string, verdict: 'good'|'unchecked'|'care'}} Outcome  good: the step was checked; care: it may have a problem
  */
 
+/** The three steps of the Clone room, of which one is open at a time. */
 export class Steps {
   /**
    * @param {HTMLElement} root  panel of the room
@@ -107,6 +108,7 @@ export class Steps {
 
 // --- Rendering of the Clone room: visible parts, label of the primary button, and the outcome of each step.
 
+/** Rendering of the Clone room: visible parts, primary button, and outcomes of the steps. */
 export class CloneView {
   /** @param {import('./room.js').CloneRoom} room */
   constructor(room) {

@@ -10,6 +10,7 @@ import { recordingOf, sampleOf } from '../speak/voice_samples.js';
 
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
 
+/** Selector for a stored voice that the Clone room uses instead of a recording. */
 export class StoredVoiceSelect {
   /** Id of a voice to select once the list of voices has been loaded, or ''. */
   awaitedId = '';
@@ -78,6 +79,7 @@ export class StoredVoiceSelect {
 
 // --- Playback of the selection, with a cursor in the waveform, and of a stored voice's recording.
 
+/** Playback of the selected part of a recording, and of a stored voice's recording. */
 export class ReferencePlayback {
   /** Player object for the recording that was played last, or null. @type {import('../player/take.js').Take|null} */
   playingTake = null;

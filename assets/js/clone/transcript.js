@@ -84,6 +84,7 @@ const MAX_LISTED_WORDS = 3; // Maximum number of differing words in a message.
 // A correct transcript has at least this fraction of its words in common with the recogniser, which makes errors.
 const MIN_COMMON_SHARE = 0.75;
 
+/** Transcript field of a recording, with speech recognition and a comparison. */
 export class Transcript {
   /**
    * @param {HTMLElement} root panel of the room

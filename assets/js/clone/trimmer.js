@@ -18,6 +18,7 @@ const RULER_MARKS = 5;
 /** Number of steps that a key moves a handle. @type {Object<string, number>} */
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
 
+/** Waveform of a recording with two handles that set the start and the end of a part. */
 export class Trimmer extends EventTarget {
   /** @param {HTMLElement} root */
   constructor(root) {

@@ -100,7 +100,11 @@ export function setAttributes(element, values) {
 
 // --- Events with a typed detail for each event name.
 
-/** @template {Object<string, unknown>} Details */
+/**
+ * Event target with a typed detail for each event name.
+ *
+ * @template {Object<string, unknown>} Details
+ */
 export class Emitter extends EventTarget {
   /**
    * Add a listener for an event, which receives the event's detail.

@@ -95,6 +95,7 @@ const SAVE_TIME_RATIO = 20; // The delay is at least this multiple of the durati
 
 /** @typedef {Object<string, unknown>} Draft @typedef {{id: string, draft?(): Draft|null, recall?(draft: Draft): void, reopen?(draft: Draft): void}} Source */
 
+/** Drafts of all rooms, which the browser stores to restore them after a reload. */
 export class Drafts {
   /** @param {Source[]} sources */
   constructor(sources) {

@@ -23,6 +23,7 @@ import { getElements } from './elements.js';
 const PLACES = /** @type {const} */ ({ i18n: 'textContent', i18nTitle: 'title', i18nPlaceholder: 'placeholder', i18nAriaLabel: 'ariaLabel' });
 const SELECTOR = '[data-i18n],[data-i18n-title],[data-i18n-placeholder],[data-i18n-aria-label]';
 
+/** Texts of the page in the chosen language, with English as the fallback. */
 export class Words {
   /** @type {Object<string, string>} */
   english = {};

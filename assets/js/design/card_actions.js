@@ -4,6 +4,7 @@ import { audioUrl } from '../player/stage_panel.js';
 
 // --- Menu of a take: use its seed, download or delete the take. All cards share one menu.
 
+/** Menu of a take in the Design room, which all cards share. */
 export class TakeMenu {
   /**
    * @param {HTMLElement} root popover with the menu
@@ -46,6 +47,7 @@ export class TakeMenu {
  * @typedef {import('./sets.js').TakeSet} TakeSet
  */
 
+/** Actions on the takes of the Design room: save, speak, vary and delete. */
 export class CardActions {
   /** @param {import('./room.js').DesignRoom} room */
   constructor(room) {

@@ -11,6 +11,7 @@ const TOLD = ['description', 'model', 'revision', 'seed', 'language', 'take', 's
 // Number of listed voices until the user presses "Show all".
 const INITIAL_VOICES = 12;
 
+/** List of the voices that were saved in the Design room. */
 export class DesignedVoices {
   /** True after the user has requested all voices. */
   showsAll = false;
@@ -90,6 +91,7 @@ export class DesignedVoices {
 const BLEND_DELAY_MS = 250; // Delay in milliseconds between the last movement of the slider and playback.
 const BLEND_SEED = 7; // Constant seed, so that two blends differ only in the voice.
 
+/** Form that blends two stored voices and saves the result as a new voice. */
 export class BlendForm {
   /** Take of the last blend that was played, or null. @type {import('../player/take.js').Take|null} */
   take = null;

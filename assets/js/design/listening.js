@@ -31,6 +31,7 @@ export function matchLoudness(levels) {
 
 const MIN_PEAK_HEIGHT = 0.3; // Peaks below this fraction of the height are not scaled up to full height.
 
+/** Playback of the Design room's takes (voice samples) at equal loudness. */
 export class TakePlayback {
   /** @param {import('../player/stage.js').Stage} stage @param {() => TakeCard[]} cards returns all shown cards */
   constructor(stage, cards) {

@@ -29,6 +29,7 @@ import { TakeRequests } from './take_requests.js';
  * @typedef {{description: string, language: string, count?: number, sets?: import('./sets.js').StoredSet[]}} Draft
  */
 
+/** Design room of the page, which generates speech with a voice from a description. */
 export class DesignRoom {
   static id = 'design';
   id = 'design';

@@ -10,6 +10,7 @@
 import { copyOf, getElement } from '../common/elements.js';
 import { TakeCard } from './card.js';
 
+/** Set of the takes (voice samples) of one request, with one card for each take. */
 export class TakeSet {
   /**
    * @param {HTMLTemplateElement} template
@@ -171,6 +172,7 @@ export class SavedSets {
 
 const MAX_SETS = 6; // Takes of older sets remain in the Library.
 
+/** All sets of takes (voice samples) that the Design room shows. */
 export class ShownSets {
   /** @param {import('./room.js').DesignRoom} room */
   constructor(room) {

@@ -93,6 +93,7 @@ const VARIED = [
   { note: 'design.note.livelier', by: 1.2 },
 ];
 
+/** Requests for takes (voice samples) in the Design room. */
 export class TakeRequests {
   /** @param {import('./room.js').DesignRoom} room */
   constructor(room) {

@@ -8,6 +8,7 @@ const SVG = 'http://www.w3.org/2000/svg';
 const WIDTH = 100;
 const HEIGHT = 30;
 
+/** Small line chart of the latest values of one or several metrics. */
 export class Sparkline {
   /** @param {number} lines number of lines @param {number} length number of points per line */
   constructor(lines, length) {
@@ -99,6 +100,7 @@ const FIGURES = [
   },
 ];
 
+/** Metrics of the runtime in the Host room, with charts of the last three minutes. */
 export class Figures {
   /** @param {HTMLElement} element @param {Translate} t */
   constructor(element, t) {

@@ -30,6 +30,7 @@ const KNOWN = {
   '0.6B': ['CustomVoice', 'Base'].map((name) => `Qwen/Qwen3-TTS-12Hz-0.6B-${name}`),
 };
 
+/** Host room of the page, with the state and the settings of the runtime. */
 export class HostRoom {
   static id = 'host';
   id = 'host';

@@ -242,6 +242,7 @@ function requestOf(take) {
   return { mode, config, text: spoken ?? text, seed, model: spoke, hasReference: Boolean(reference), referenceUrl };
 }
 
+/** Dialog that shows a request as code: curl, OpenAI, ElevenLabs or WebSocket. */
 export class CodeDialog {
   /** @param {HTMLDialogElement} dialog @param {import('../app/studio.js').Studio} studio */
   constructor(dialog, studio) {

@@ -81,6 +81,7 @@ export function compare(before, after) {
 
 export const PAGE = 30;
 
+/** List of the stored takes, which is loaded from the studio page by page. */
 export class TakeHistory extends EventTarget {
   /** @type {TakeRecord[]} */
   list = [];

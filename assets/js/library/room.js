@@ -13,6 +13,7 @@ import { VoicesPanel } from './voices_panel.js';
 
 const TYPING_MS = 200;
 
+/** Panel of the Library room that lists, filters and selects stored takes. */
 export class TakesPanel {
   /**
    * @param {HTMLElement} root
@@ -182,6 +183,7 @@ const DELETE_CHOICES = [50, 100, 250, 500]; // Choices for the number of takes t
 const MAX_RESTORED_TAKES = 1000; // Maximum number of takes that one request can restore.
 const COUNTED_MS = 300;
 
+/** Storage space that the takes use, with a dialog that deletes the oldest takes. */
 export class TakeSpace {
   /** Last response of the studio about storage space, or null. @type {import('./history.js').StorageUse|null} */
   space = null;
@@ -284,6 +286,7 @@ const headOfDay = () => createElement('li', { className: 'vw-takes-day' }, [crea
 
 // --- The Library with takes and voices. A narrow window shows only one of the two panels.
 
+/** Library room of the page, with the stored takes and the stored voices. */
 export class LibraryRoom {
   static id = 'library';
   id = 'library';

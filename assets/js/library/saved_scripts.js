@@ -32,6 +32,7 @@ const MARKUP = `
  * @property {{mode: string, voice?: string, name?: string}[]} [voices]
  */
 
+/** Stored scripts in the list of the Library, with the takes of each script. */
 export class SavedScripts extends EventTarget {
   /** @type {ScriptSummary[]} */
   scripts = [];

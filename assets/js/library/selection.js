@@ -6,6 +6,7 @@ import { saveFile } from '../common/files.js';
 
 /** @typedef {import('./take_row.js').TakeRow} TakeRow */
 
+/** Selection of several takes in the Library room, and the actions on them. */
 export class TakeSelection {
   /** Ids of the selected takes. @type {Set<string>} */
   ids = new Set();

@@ -10,6 +10,7 @@ const MARKUP = `
 <button type="button" class="vw-small" data-act="end" data-i18n="share.end">End the link</button>
 <p class="vw-hint" data-i18n="share.about">Whoever has the link can hear this take and read its words, until it is ended or the take is deleted.</p>`;
 
+/** Field and buttons for the public link of a take. */
 export class Sharing {
   /**
    * @param {HTMLElement} place @param {string} take id of the take @param {Studio} studio @param {(action: () => Promise<void>)

@@ -74,6 +74,7 @@ function outlineImage(outline) {
 
 // --- Download menu with all formats. All rows share one menu.
 
+/** Menu with download links for the audio files of a take. */
 export class TakeFiles {
   /** @param {ParentNode} root */
   constructor(root) {
@@ -127,6 +128,7 @@ const MAX_NAME_CHARS = 48; // Maximum length of the speaker's name in a row.
 
 /** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
 
+/** Row of a stored take in the Library room. */
 export class TakeRow {
   /**
    * @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio @param {{isUnderDay?: boolean}}

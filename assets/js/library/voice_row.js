@@ -35,6 +35,7 @@ const MARKUP = `
 
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
 
+/** Row of a stored voice in the Library room. */
 export class VoiceRow {
   /** @param {StoredVoice} voice @param {import('../app/studio.js').Studio} studio */
   constructor(voice, studio) {

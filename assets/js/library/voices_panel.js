@@ -9,6 +9,7 @@ const VOICE_FILE_SUFFIX = /\.(voice|pt|zip)$/; // File name suffixes of voice fi
 const MAX_STEM_CHARS = 60; // Names are cut to this length before a number is added.
 const RENAME_MS = 20000;
 
+/** Panel of the Library room that lists the stored voices. */
 export class VoicesPanel {
   /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
   constructor(root, studio) {

@@ -11,6 +11,7 @@ import { recall, remember } from '../common/storage.js';
 const VOLUME = 'voicewright.volume';
 const RATE = 'voicewright.rate';
 
+/** Controls of the player at the bottom of the page: Speak, Stop, volume and speed. */
 export class Dock {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {

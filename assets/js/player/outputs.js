@@ -14,6 +14,7 @@ const MAX_TARGET = 0.6 * SAMPLE_RATE;
 // Time between scheduling a source and its start. Without it, the first samples would be lost.
 const START_DELAY_S = 0.01;
 
+/** Audio output that plays PCM in an AudioWorklet. */
 export class WorkletOutput {
   /**
    * Load the worklet and return an output that uses it.
@@ -70,6 +71,7 @@ export class WorkletOutput {
   }
 }
 
+/** Audio output that schedules buffers, for browsers without an AudioWorklet. */
 export class ScheduledOutput {
   take = 0;
   target = 0; // Number of buffered samples at which playback starts.

@@ -21,6 +21,7 @@ import { Pace } from './start_buffer.js';
 const MIN_LATENCY = 0;
 const USUAL = 'interactive';
 
+/** Audio player of the page, which plays one take at a time as its chunks arrive. */
 export class Player extends EventTarget {
   constructor() {
     super();

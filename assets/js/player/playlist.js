@@ -17,6 +17,7 @@ import { SAMPLE_RATE } from '../common/audio.js';
 
 const SILENCE = new Int16Array(SAMPLE_RATE / 10);
 
+/** Sequence of audio items that the player plays one after the other. */
 export class Playlist {
   /** @param {Iterable<Item>|AsyncIterable<Item>} items @param {{gainDb?: number}} [options] */
   constructor(items, { gainDb = 0 } = {}) {

@@ -19,6 +19,7 @@ import { Take } from './take.js';
 const HEARD_KEY = 'voicewright.heard';
 const MAX_PRELOADED_S = 300; // Longer takes are loaded only for playback.
 
+/** Storage of the shown take in the browser, so that a reload can show it again. */
 export class LastTake {
   /** Id of the script whose full audio is shown once the script is open, or null. @type {string|null} */
   script = null;
@@ -138,6 +139,7 @@ const RESUMED_ROOMS = ['speakers', 'design', 'clone']; // Rooms whose takes are 
 export const LOST = ['runtime_unavailable', 'engine_dead'];
 const SEARCHED_TAKES = 12; // Number of recent takes to search, of which some may be from other tabs.
 
+/** Requests that a reload interrupted, with an offer to repeat them. */
 export class InterruptedRequests {
   /** Interrupted requests, which all belong to one room. @type {InterruptedRequest[]} */
   requests = [];

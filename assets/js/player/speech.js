@@ -17,6 +17,7 @@ import { Take } from './take.js';
 // Interval in milliseconds between attempts to save a take while the studio does not respond.
 const KEEP_AGAIN_MS = 5000;
 
+/** Requests for takes over the WebSocket, and storage of complete takes in the studio. */
 export class Speech {
   /**
    * @param {import('../../../clients/js/voicewright.js').SpeechSocket} socket

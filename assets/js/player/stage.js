@@ -23,6 +23,7 @@ const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1, PageUp:
 
 /** @typedef {Pick<import('../script/full_audio.js').ScriptPlayback, 'onItem'|'place'>} ProgressCallbacks */
 
+/** Display and playback of the current take in the dock. */
 export class Stage extends EventTarget {
   /**
    * @param {ParentNode} page

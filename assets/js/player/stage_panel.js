@@ -41,6 +41,7 @@ const FRAME_SAMPLES = 1920;
 const NONE = '–';
 const FIGURES = ['queue', 'prefill', 'ttfa', 'audible', 'rtf', 'frames', 'underruns', 'reason'];
 
+/** Figures of a take in the dock, such as its latency and its speed. */
 export class Meter {
   /** @param {ParentNode} page @param {(key: string, values?: Object<string, any>) => string} t */
   constructor(page, t) {
@@ -84,6 +85,7 @@ function milliseconds(value) {
 
 /** @typedef {import('./take.js').TakeRecord} TakeRecord */
 
+/** Buttons for the current take: download, favourite, share and code. */
 export class TakeActions {
   /** @param {ParentNode} page @param {EventTarget} stage target of the events 'star', 'share' and 'code' */
   constructor(page, stage) {

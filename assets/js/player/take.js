@@ -62,6 +62,7 @@ import { configFor, isTooShort, sentText, untagged } from '../common/text.js';
 
 const SOON_MS = 16;
 
+/** Audio that the runtime generates for one request, and the state of this request. */
 export class Take extends EventTarget {
   /** @param {TakeRequest} asked */
   constructor({ room, mode, config, text, spoken = null, seed, label = '', parent = null, reference = null, isQuiet = false, isSample = false, keepsStopped = true, isTyped = false }) {

@@ -10,6 +10,7 @@ export const BIN = SAMPLE_RATE / 100;
 /** @type {WeakMap<import('./take.js').Take, Peaks>} */
 const known = new WeakMap();
 
+/** Peaks of a take: the minimum and the maximum of every 10 ms. */
 export class Peaks {
   /** Return the peaks of the audio that was received for a take. @param {import('./take.js').Take} take */
   static of(take) {
@@ -56,6 +57,7 @@ const SHOWN = 0.6;
 // Minimum number of bins in the full width. With fewer, the first chunk would look like a whole take.
 const MIN_BINS = 400;
 
+/** Waveform of a take on a canvas. */
 export class Waveform {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {

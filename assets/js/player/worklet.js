@@ -42,6 +42,7 @@ const QUANTUM_SAMPLES = 128;
 const LOW_BUFFER_S = 0.2;
 const AMPLE_S = 0.5;
 
+/** Audio processor that plays queued PCM without gaps and counts underruns. */
 class PcmPlayer extends AudioWorkletProcessor {
   /** @type {Int16Array[]} */
   chunks = [];

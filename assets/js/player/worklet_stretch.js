@@ -11,6 +11,7 @@ const HOP_S = 0.0125; // Length in seconds of a step and of a cross-fade.
 const REACH_S = 0.0125; // Search range in each direction. Both together cover one period of 40 Hz.
 const BUFFER_HOPS = 8;
 
+/** Change of the playback speed at constant pitch, with the WSOLA algorithm. */
 export class TimeStretch {
   end = 0; // Index of the end of the data in the buffer.
   at = 0; // Position in the buffer at which the audio would continue without a jump.

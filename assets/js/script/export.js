@@ -144,6 +144,7 @@ export async function exportClips(api, script, { clips, chapters }, { shape, for
 
 // --- Form of the export: content, format, loudness and progress.
 
+/** Form of a script's export: content, format, loudness and progress. */
 export class ExportForm {
   /** @param {HTMLElement} root panel of the room @param {import('./room.js').ScriptRoom} room */
   constructor(root, room) {

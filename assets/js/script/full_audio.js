@@ -27,6 +27,7 @@ const MAX_LINES_AHEAD = 2;
 const MAX_BINS = 4000; // Maximum number of peaks, several for each pixel column of the waveform.
 const WHOLE = { gap: 0, part: 0, skip: 0 };
 
+/** Audio of a script: the takes of its lines and the silences between them, in order. */
 export class ScriptPerformance {
   /**
    * @param {import('./making.js').Maker} maker

@@ -13,6 +13,7 @@ import { cuesToLines } from './line_text.js';
 /** Kinds of content and their defaults (`ContentChoice` in studio/documents/values.py). @type {Object<string, boolean>} */
 const KINDS = { note_marks: false, page_numbers: false, code: false, tables: true, captions: true, list_numbers: true };
 
+/** Switches that choose which kinds of a file's content become text. */
 class KindSwitches {
   /**
    * @param {HTMLElement} fieldset fieldset for the switches
@@ -54,6 +55,7 @@ function kindsOf({ found = {} }) {
 const MAX_LINE_CHARS = 600; // Longer paragraphs are split into several lines, as in reading.js.
 const MAX_TITLE_CHARS = 60; // Maximum length of the text that replaces a missing chapter title.
 
+/** Dialog in which the user chooses the chapters of an imported file. */
 export class ChapterSheet {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
@@ -217,6 +219,7 @@ const MAX_PREVIEW_LINES = 12;
 const MAX_PREVIEW_CHARS = 160; // Maximum number of characters that are shown of a line.
 const MAX_EXAMPLE_CHARS = 30; // Maximum number of characters that are shown of an omission.
 
+/** Dialog with the options and a preview of an imported text. */
 export class ImportSheet {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
@@ -331,6 +334,7 @@ function row(text) {
 
 // --- Dialog for the address of a web page.
 
+/** Dialog for the address of a web page that is imported as text. */
 export class AddressSheet {
   /** @param {HTMLElement} page */
   constructor(page) {
@@ -398,6 +402,7 @@ const MAX_NAME_CHARS = 120; // Same limit as in the studio.
 const NOTES_MS = 15_000;
 const READING_MS = 600_000; // The notice is closed when the file has been read, which may take minutes.
 
+/** Import of files and web pages as text for the Script room. */
 export class Importer {
   /** True while a file is parsed, during which no other file is opened. */
   isReading = false;

@@ -18,6 +18,7 @@ import { valueOf } from './voice_assignment.js';
 /** Elements that have their own accessible names. */
 const NAMED = /** @type {const} */ (['grip', 'description', 'instruct', 'text', 'language', 'seed', 'gap', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove']);
 
+/** View of one line of a script: voice, text and controls. */
 export class LineView {
   /** @param {Line} line @param {import('./lines_view.js').LinesView} list @param {HTMLTemplateElement} template */
   constructor(line, list, template) {

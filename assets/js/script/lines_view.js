@@ -11,6 +11,7 @@ import { LineView } from './line_view.js';
 const MIN_LAZY_LINES = 200; // In longer scripts, only the lines near the window are rendered.
 const NEAR_PX = 1000;
 
+/** View of all lines of a script, which the user can edit and move. */
 export class LinesView {
   /**
    * @param {HTMLElement} list <ol> element for the lines

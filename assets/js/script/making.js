@@ -52,6 +52,7 @@ function keyOf({ mode, config = {}, text, spoken, seed }) {
   return JSON.stringify([mode, Object.entries(config).sort(), spoken ?? text, seed]);
 }
 
+/** Generator of the audio of script lines, with one take for each segment. */
 export class Maker extends EventTarget {
   /**
    * @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'speech'|'voices'|'pronunciation'|'t'>} studio
@@ -422,6 +423,7 @@ export class Maker extends EventTarget {
 
 // --- Repeated generation of a line. The old audio is kept until the new audio is complete, and if the generation fails.
 
+/** Repeated generation of a line, which keeps the old audio until the new one is complete. */
 export class Regeneration {
   /**
    * Line that is generated again, if it had audio before.

@@ -31,6 +31,7 @@ import { VoiceAssignment } from './voice_assignment.js';
 const MAX_SHORT_LINES = 500;
 const REST_MS = 400;
 
+/** Script room of the page: lines with voices, which are played in order and exported. */
 export class ScriptRoom {
   static id = 'script';
   id = 'script';

@@ -34,6 +34,7 @@ const SAVE_DELAY_MS = 700; // Delay between the last edit and saving.
 const SAVE_TIME_RATIO = 5; // The delay is at least this multiple of the duration of the last save, for long scripts.
 const MAX_UNSAVED_MS = 20_000; // Maximum time between saves, because an export changes the script continuously.
 
+/** Stored scripts of the visitor, with automatic saving of the open script. */
 export class ScriptList extends EventTarget {
   /** @param {typeof import('../common/api.js').api} api */
   constructor(api) {
@@ -273,6 +274,7 @@ export class ScriptList extends EventTarget {
 /** Message keys of the states. @type {Record<ScriptList['state'], string>} */
 const STATE_KEYS = { new: '', unsaved: '', saving: 'script.saving', saved: 'script.saved', conflict: '', unkept: '' };
 
+/** List of the stored scripts and the saving state of the open script, on the page. */
 export class ScriptListView {
   /** @param {HTMLElement} root panel of the room @param {import('./room.js').ScriptRoom} room */
   constructor(root, room) {

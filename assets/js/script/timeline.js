@@ -24,6 +24,7 @@ const MIN_PEAK_HEIGHT = 0.3; // If all peaks are below this fraction of the heig
  * @property {(event: KeyboardEvent) => void} onKey
  */
 
+/** Timeline of a script, which shows a clip for each line and the playback position. */
 export class Timeline {
   /** @param {HTMLElement} root element of the slider @param {TimelineCallbacks} callbacks */
   constructor(root, callbacks) {

@@ -22,6 +22,7 @@ const MIN_DRAG_PX = 5;
 const TOUCH_DRAG_DELAY_MS = 300; // Time after which a touch starts a drag. A movement before this time scrolls.
 const GRID_S = 0.05;
 
+/** Mouse and touch actions on the timeline of a script. */
 export class TimelineGestures {
   /** @param {import('./timeline.js').Timeline} timeline @param {GestureActions} actions */
   constructor(timeline, actions) {

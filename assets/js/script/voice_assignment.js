@@ -15,6 +15,7 @@
 import { modeFor, speakerTitle } from '../common/fields.js';
 import { suggestedName } from '../design/names.js';
 
+/** Voices of script lines: their names, automatic assignment, and request fields. */
 export class VoiceAssignment {
   /** @param {Pick<import('../app/studio.js').Studio, 'cards'|'voices'|'catalogue'|'t'>} studio */
   constructor(studio) {

@@ -221,6 +221,7 @@ function quoted(field) {
 
 const ROUTE = 'studio/pronunciation';
 
+/** Pronunciation dictionary of the visitor, which replaces words before they are spoken. */
 export class Pronunciation extends EventTarget {
   /** @type {Entry[]} */
   words = [];

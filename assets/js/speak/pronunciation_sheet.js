@@ -11,6 +11,7 @@ import { readWordList, writeWordList } from './pronunciation.js';
 const SAMPLE_SEED = 7; // Constant seed, so that a word always sounds the same.
 const MAX_WORD_CHARS = 80; // Same limit as in the studio.
 
+/** Dialog for editing the pronunciation dictionary. */
 export class PronunciationSheet {
   /** Take of the word that was played last, or null. @type {import('../player/take.js').Take|null} */
   sample = null;

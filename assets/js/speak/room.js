@@ -14,6 +14,7 @@ import { keyOf } from './voices.js';
 /** @typedef {import('./voices.js').Choice} Choice */
 /** @typedef {{mode: string, voice: string, name?: string, kind?: string}} ChosenVoice */
 
+/** Speak room of the page, which speaks a text with a selected voice and a style. */
 export class SpeakersRoom {
   static id = 'speakers';
   id = 'speakers';

@@ -149,6 +149,7 @@ const MIN_PACE_S = 3; // Texts with a shorter expected duration are ignored, bec
 const MIN_PACE = 0.5; // Outside this range of paces, the text was probably not spoken correctly.
 const MAX_PACE = 2;
 
+/** Speaking rates of voices, learned from complete takes. */
 export class VoicePaces {
   /** Paces by mode, voice and kind of writing system. @type {Map<string, number>} */
   known = new Map();
@@ -192,6 +193,7 @@ const SAME = /** @type {const} */ (['font', 'letterSpacing', 'wordSpacing', 'tex
 const MIN_JUMP_S = 1; // A larger change of the position backwards or forwards is a seek.
 const SCROLL_MARGIN_PX = 40; // Distance between the edge of the field and the mark after scrolling.
 
+/** Mark of the sentence that is being spoken, in the text field. */
 export class SentenceHighlight {
   /** Index of the last marked sentence of the take, or -1. */
   index = -1;

@@ -75,6 +75,7 @@ export class TagChips {
 /** Return a random element of a list. @param {string[]} words */
 const oneOf = (words) => words[Math.floor(Math.random() * words.length)];
 
+/** Buttons that fill the text field with a sample text. */
 export class Starters {
   /** @param {import('./room.js').SpeakersRoom} room */
   constructor(room) {
@@ -175,6 +176,7 @@ const MIN_SCRIPT_CHARS = 400; // For longer texts, the page offers to make a scr
 const LIMIT_SHARE = 0.8; // The limit is shown when the text has reached this fraction of it.
 const MAX_NAMED_LANGUAGES = 3; // Maximum number of languages that the hint names.
 
+/** Information about a text: its length, spoken duration, and language hints. */
 export class TextFacts {
   /** @type {number|undefined} */
   frame;

@@ -60,6 +60,7 @@ function isInWord(text, at) {
   return WORD.test(before) && WORD.test(after) && !isSyllabic(before + after);
 }
 
+/** Speech that is generated while the user types in the Speak room. */
 export class TypedSpeech {
   isOn = false;
   /** Last take, or null. @type {import('../player/take.js').Take|null} */

@@ -8,6 +8,7 @@ import { FieldError } from '../common/fields.js';
 
 const MAX_SEED = 0xffffffff;
 
+/** Seed and sampling settings, and their controls on the page. */
 export class Variation {
   id = 'variation';
 

@@ -35,6 +35,7 @@ const MARKUP = `
   <a class="vw-button" href="#/clone" data-i18n="picker.clone"></a>
 </div>`;
 
+/** List from which the user picks a voice, in all rooms. */
 export class VoicePicker {
   /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio @param {PickerCallbacks} callbacks */
   constructor(root, studio, callbacks) {
@@ -276,6 +277,7 @@ function heading(title) {
 
 // --- The voice picker in a popover next to its button, or at the bottom of the window on a phone.
 
+/** Voice picker in a popover next to its button, or at the bottom of a phone's screen. */
 export class VoicePopover {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {

@@ -37,6 +37,7 @@ export async function recordingOf({ id, name }, t) {
 
 const SAMPLE_SEED = 7; // Constant seed, so that a sample always sounds the same.
 
+/** Playback of the audio samples of voices and of the recordings of stored voices. */
 export class VoiceSamples extends EventTarget {
   /** Samples that were played, by checkpoint and voice. @type {Map<string, Take>} */
   takes = new Map();

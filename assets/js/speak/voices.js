@@ -140,6 +140,7 @@ const MAX_RECENT = 6;
 const UNKNOWN = { custom_voice: 'preset', voice_design: 'designed', base: 'recorded' };
 const KINDS = /** @type {const} */ (['all', 'speakers', 'mine', 'recent']);
 
+/** Catalogue of all voices that the user can pick, with a filter by kind. */
 export class VoiceCatalogue extends EventTarget {
   id = 'voices';
   /** Filter of the pickers, a value of KINDS. @type {string} */
