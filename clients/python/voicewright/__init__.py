@@ -8,9 +8,9 @@
                 play(chunk.pcm)
 
 **Memory is bounded.** Each utterance has at most ``MAX_WAITING`` unread chunks. If an utterance has reached this
-number, the client stops reading the socket. This blocks all utterances until a chunk is read. The runtime then pauses,
-and disconnects the client after half a minute. So read or cancel every utterance that you start. Leaving the
-``async with`` block of an utterance also cancels it.
+number, the client stops reading the socket. This blocks all utterances until a chunk is read. The runtime then stops
+generating audio, and disconnects the client after half a minute. Therefore, read or cancel every utterance that you
+start. Leaving the ``async with`` block of an utterance also cancels it.
 
 There are two main errors. `SpeechRefused` means that the runtime has refused a request, and has an error code.
 `ConnectionLost` means that all running utterances have ended, and that you have to connect again.

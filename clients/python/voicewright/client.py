@@ -45,7 +45,7 @@ class Client(Routes):
         self._connection = connection
         self._speeches: dict[str, Speech] = {}
         self._channels: dict[int, Speech] = {}
-        # Error of the session. The runtime then closes the connection.
+        # Last error of the whole session. The runtime closes the connection after such an error.
         self._complaint: SpeechRefused | None = None
         self._has_ended = False
         self._count = 0
@@ -104,7 +104,7 @@ class Client(Routes):
 
         return Speech(f"u{self._count}", begin, self._send, live=is_live, timeout=timeout, on_queue=on_queue)
 
-    # --- The connection.
+    # --- Methods that read messages and keep the connection open.
 
     async def read(self) -> None:
         """Receive messages and pass them to their utterances until the connection ends.
@@ -216,7 +216,7 @@ async def _opened(url: str, headers: dict[str, str], proxy: Proxy) -> tuple[Clie
             socket_address(url),
             subprotocols=[Subprotocol(PROTOCOL)],
             additional_headers=headers,
-            compression=None,  # Compression would not make the audio smaller.
+            compression=None,  # PCM audio does not become smaller by compression.
             max_queue=MAX_QUEUE,
             open_timeout=None,  # The caller applies its own timeout.
             close_timeout=CLOSE_S,

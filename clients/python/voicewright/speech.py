@@ -69,7 +69,7 @@ class Speech:
         self._beginning = asyncio.Lock()
         self._has_begun = False
         self._ended = asyncio.Event()
-        # None in the queue only wakes the reader.
+        # The value None in the queue only wakes a waiting reader.
         self._sound: asyncio.Queue[Chunk | None] = asyncio.Queue(MAX_WAITING)
         self._samples = 0
         self._finished = not live
@@ -83,7 +83,7 @@ class Speech:
         """
         return self.end if isinstance(self.end, Done) else None
 
-    # --- Text.
+    # --- Methods that send the text.
 
     async def write(self, text: str) -> None:
         """Append text to an utterance that was created without text.
@@ -109,7 +109,7 @@ class Speech:
         await self._send_text("input.done")
         self._finished = True
 
-    # --- Audio.
+    # --- Methods that receive the audio, report its playback and cancel it.
 
     def __aiter__(self) -> Self:
         return self
@@ -187,7 +187,7 @@ class Speech:
         with suppress(ConnectionLost, SpeechRefused):
             await self.cancel()
 
-    # --- Received messages.
+    # --- Methods that `Client` calls when it receives messages.
 
     async def on_sound(self, first_sample: int, pcm: bytes) -> None:
         """Add an audio chunk to the queue of the utterance, and wait while the queue is full."""
@@ -202,11 +202,11 @@ class Speech:
 
     def on_queued(self, queued: Queued) -> None:
         self.queued = queued
-        # A new queue position restarts the timeout.
+        # A new queue position proves that the runtime is alive, so it restarts the reader's timeout.
         if self._read_timeout is not None and self._timeout is not None:
             self._read_timeout.reschedule(asyncio.get_running_loop().time() + self._timeout)
         if self._on_queue is not None:
-            # An exception of the callback must not end the reader.
+            # The callback runs later, because its exception must not end the task that reads messages.
             asyncio.get_running_loop().call_soon(self._on_queue, queued)
 
     def on_end(self, end: End) -> None:

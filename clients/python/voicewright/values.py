@@ -19,7 +19,7 @@ class Config(TypedDict, total=False):
     voice: str
     language: str
     instructions: str
-    graft: bool  # Experimental: follow instructions with a stored voice.
+    graft: bool  # Experimental option that makes a stored voice follow instructions.
     ref_audio: str | bytes  # URL or bytes of an audio file.
     ref_text: str
     x_vector_only_mode: bool
@@ -30,7 +30,7 @@ class Config(TypedDict, total=False):
     tags: bool  # True if the text contains tags such as [excited] and [pause:500ms].
     pronunciations: list[dict[str, Any]]  # Entries {"word": …, "say_as": …}, optionally with "case_sensitive": True.
     pronunciation_dictionaries: list[str]  # Ids of stored dictionaries.
-    text_filter: str  # The default for a complete text is "none".
+    text_filter: str  # Name of a text filter, such as "markdown". The default for a complete text is "none".
     initial_codec_chunk_frames: int
     seed: int
     max_frames: int

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 PROTOCOL = "voicewright.speech.v1"
 ROUTE = "/v1/audio/speech/stream"
 SAMPLE_RATE = 24_000  # Sample rate of all audio in Hz.
-HEADER = struct.Struct("<BBHIQ")  # Version, kind, channel, message number, first sample.
+HEADER = struct.Struct("<BBHIQ")  # Fields: version, kind, channel, message number, index of the first sample.
 VERSION = 1
 KIND_S16LE = 1
 
