@@ -8,8 +8,8 @@ second, and hundredths of a second above.
 
 With *As I type*, a clause is timed from the key press of its comma until its first sample leaves the AudioContext. The
 time has three parts: until the text is sent, until the first PCM arrives, and until the first sample is played. The
-next clause is typed after the previous one has been played. Its text is inserted at once. On a busy machine, a stall
-between two key presses would end the clause early.
+next clause is typed after the previous one has been played. The whole clause is inserted in one step, because on a busy
+machine a stall between two key presses would end the clause early.
 
 The benchmark needs Playwright (the extra `dev`), and Chromium, which is searched in the variable CHROMIUM and on PATH.
 """
@@ -87,7 +87,8 @@ ONSETS = """
   };
 })();
 """
-# A clause has ended if no PCM arrives. Silence alone may be an underrun of a machine slower than real time.
+# A clause has ended if no more PCM arrives. Silence alone does not prove the end, because the audio has gaps on a
+# machine that is slower than real time.
 HAS_CLAUSE_ENDED = (
     "onsets.context && onsets.context.currentTime - onsets.heard > 0.6 && performance.now() - onsets.arrived > 2000"
 )

@@ -15,7 +15,7 @@ from typing import Any
 from runtime.request import SAMPLE_RATE, StopReason
 
 BYTES_PER_S = 2 * SAMPLE_RATE
-GOOD_BUFFER_S = 0.1  # Playback buffer of the listener that `is_continuous` assumes.
+GOOD_BUFFER_S = 0.1  # Playback buffer in seconds that `is_continuous` assumes for each client.
 
 
 class Outcome(StrEnum):
@@ -44,8 +44,8 @@ class Trace:
     end_ns: int = 0
     chunks: list[tuple[int, int]] = field(default_factory=list)
     outcome: Outcome = Outcome.FAILED
-    code: str = ""  # Error code or an empty string.
-    stop: str = ""  # Stop reason or an empty string.
+    code: str = ""  # Error code, or an empty string if there was no error.
+    stop: str = ""  # Reason why the speech ended, such as eos, or an empty string.
     queue_ms: float = 0.0  # Time in the server's queue, as reported by the server.
     digest: str = ""  # Hash of the audio if the client computes a hash.
 
@@ -154,8 +154,9 @@ def peak_in_flight(traces: Iterable[Trace]) -> int:
 def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
     """Return the start and the end of the measurement window in ns.
 
-    The window starts when the first counted request is sent, and ends when the last counted request is sent. If all
-    requests start together, the window ends with the last response.
+    Counted requests are those after the warm-up whose client behaves normally. The window starts when the first counted
+    request is sent, and ends when the last counted request is sent. If all requests start together, the window ends
+    with the last response.
     """
     counted = [t for t in traces if t.is_counted] or traces
     start, stop = min(t.sent_ns for t in counted), max(t.sent_ns for t in counted)
@@ -172,7 +173,7 @@ def audio_rate(traces: Sequence[Trace]) -> float:
 
 
 def reply_rate(traces: Sequence[Trace], counts: Callable[[Trace], bool] = lambda trace: True) -> float:
-    """Return the number of responses per second, in the measurement window.
+    """Return the number of responses per second during the measurement window.
 
     Only responses for which the function `counts` returns True are included.
     """
@@ -192,7 +193,8 @@ def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
     """Return one table row with the metrics of several runs of the same load plan.
 
     Percentiles are computed over the requests of all runs, and rates are averaged over the runs. Times and lengths come
-    from successful counted requests. Failures and refusals come from all requests.
+    from successful counted requests, which exclude the warm-up and clients that cancel or read slowly. Failures and
+    refusals come from all requests.
     """
     traces = [trace for run in runs for trace in run]
     counted = [t for t in traces if t.is_counted]

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-SETTLE_TIMEOUT_S = 5.0  # All slots must be free after this time.
+SETTLE_TIMEOUT_S = 5.0  # Maximum time in seconds until a runtime without requests has freed all slots.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ async def runtime_process(
 
 
 async def busy_slots(url: str) -> int:
-    """Wait until the runtime is idle, and return 0.
+    """Wait until the runtime is idle, and return the number of remaining requests.
 
-    If the runtime is not idle after `SETTLE_TIMEOUT_S` seconds, return the number of requests that use a slot or wait
-    for a slot.
+    The result is 0, unless the runtime is still busy after `SETTLE_TIMEOUT_S` seconds. Requests that use a slot and
+    requests that wait for a slot are counted.
     """
     async with httpx.AsyncClient(trust_env=False) as http:
         for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):

@@ -12,8 +12,8 @@ from functools import cache
 
 COUNT = 1000
 FRAMES_PER_S = 12.5
-# Seconds before the first word, and seconds per character of English text. The mean duration is 4.3 s, as in the
-# dataset Seed-TTS EN.
+# Duration of English speech in seconds: a constant for each text, and an addition for each character. The mean duration
+# is 4.3 s, as in the dataset Seed-TTS EN.
 LEAD_S, CHARACTER_S = 0.35, 0.062
 MIN_LONG_CHARS = 140
 SHORT_FRAMES, LONG_FRAMES = 20, 80
@@ -65,7 +65,7 @@ class Dataset(StrEnum):
         return "chinese" if self.startswith("zh") else "english"
 
     def text(self, number: int) -> str:
-        """Return the text with this number.
+        """Return the text with the index `number`.
 
         Different numbers return different texts.
         """

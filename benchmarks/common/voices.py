@@ -50,11 +50,11 @@ class NewVoices:
 
 @cache
 def recording(seconds: float = REFERENCE_S, number: int = 0, rate: int = SAMPLE_RATE) -> NDArray[np.float32]:
-    """Create a synthetic recording that consists of harmonics with a rhythm.
+    """Create a synthetic recording of a harmonic tone whose loudness varies periodically.
 
     Args:
         seconds: Duration of the recording.
-        number: Number that selects the pitch.
+        number: Number that selects the pitch and the period.
         rate: Sample rate in Hz.
 
     Shapes: result [N] float32, mono.

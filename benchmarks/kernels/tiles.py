@@ -150,7 +150,7 @@ def _medium(product: Product, rows: int) -> Iterator[MediumTiles]:
     outputs = product.N * (2 if product.gated else 1)
     sizes = itertools.product((16, 32, 64, 128), (64, 128), (3, 4, 6), (2, 1))
     for BN, BK, rows_ahead, programs in sizes:
-        # A thread does not have enough registers for more sums.
+        # A thread does not have enough registers for more accumulators.
         if product.K % (PARTS * BK) or outputs // BN < 32 or BN * medium_m_gemm.block_rows(rows) // 32 > 128:
             continue
         for weights_ahead in range(product.K // (PARTS * BK), rows_ahead - 1, -1):
@@ -200,7 +200,8 @@ class Bench:
 
         random_weights = (random(*shape) * product.K**-0.5 for _ in range(count))
         self.weights = [Weights.of(weight, eight_bits=eight_bits) for weight in random_weights]
-        # The first row does not depend on the number of rows, so tables can be compared bit by bit.
+        # The values of the first row do not depend on the number of rows, so its results can be compared between batch
+        # sizes.
         count = max(rows, MAX_ROWS)
         self.x = random(count, product.K)[:rows]
         self.residual = random(count, product.N)[:rows]

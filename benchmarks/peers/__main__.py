@@ -12,9 +12,10 @@ faster    the package faster-qwen3-tts
 others    programs, each with its own --program: the example uses gabriele-mastrapasqua/qwen3-tts and
           ServeurpersoCom/qwentts.cpp, built from their public sources
 
-Each implementation runs in its own process and gets one request at a time. The time per frame is the slope between a
-short and a long utterance of fixed lengths. It includes Code2Wav, but not the prompt and the start. The order is A B …
-B A, and both runs are shown. Use weights that never generate EOS (`python -m tests.support.checkpoints FOLDER`).
+Each implementation runs in its own process and gets one request at a time. The time per frame is the difference in time
+between a short and a long utterance, divided by their difference in frames. It includes Code2Wav, but not the prompt
+and the start. The order is A B … B A, and both runs are shown. Use weights that never generate EOS (`python -m
+tests.support.checkpoints FOLDER`).
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_c
     """Measure an implementation, and return a table row.
 
     The row has the wall-clock time and the CPU time per frame, the time to first audio (TTFA) and the memory. The time
-    per frame is the slope between two utterances of different lengths.
+    per frame is the difference in time between a short and a long utterance, divided by their difference in frames.
 
     Args:
         peer: Implementation to measure.
@@ -123,7 +123,7 @@ class Ours(Peer):
         self._engine.start()
         atexit.register(self._engine.close)  # The threads of the engine must end before the interpreter exits.
         for thread in threading.enumerate():
-            # This thread moves weights to huge pages after the start, and must not disturb the measurement.
+            # The engine starts this thread to move weights to huge pages. Its work would disturb the measurement.
             if thread.name == HUGE_PAGES_THREAD:
                 thread.join()
 

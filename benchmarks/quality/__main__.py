@@ -1,14 +1,15 @@
 """Checks of the engine's output: codes in batches and variants, and weight formats.
 
-python -m benchmarks.quality codes --model FOLDER --rows 1,8 [--baseline FILE] [--variant a --variant b:EAGER=1] python
--m benchmarks.quality scores --model FOLDER --weights bfloat16,int8,int4
+python -m benchmarks.quality codes --model FOLDER --rows 1,8 [--baseline FILE] [--variant a --variant b:EAGER=1]
+python -m benchmarks.quality scores --model FOLDER --weights bfloat16,int8,int4
 
-codes   texts in every mode, alone and in a batch, must have the same codes. Variants are compared with the first
-        variant, and with `--baseline FILE` with an earlier run: a GPU with a CPU (`--dtype float32`), graphs with
-        eager frames.
-scores  float32 speaks eight texts in a batch, and other weights are forced to the same codes. The probabilities of
-        each sample are compared: KL divergence from float32 (nats per sample), and how often both have the same most
-        probable code. `int8-gpu` is int8 as on a GPU, where rows stay bfloat16.
+codes   Texts in every mode, alone and in a batch, must have the same codes. Variants are compared with the first
+        variant. With `--baseline FILE`, they are also compared with an earlier run, for example a GPU with a CPU
+        (`--dtype float32`), or CUDA graphs with eager execution.
+scores  A float32 checkpoint generates eight texts in a batch. The other weight formats are forced to use the same
+        codes. The result is the distance of their probabilities from float32: the KL divergence (nats per sample),
+        and how often both have the same most probable code. `int8-gpu` is int8 as on a GPU, where activations stay
+        bfloat16.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Load test of a runtime: TTFA, ITL, RTF, goodput, underruns and throughput.
 
-python -m benchmarks.serve --model FOLDER --concurrency 1,8,64              closed loops python -m benchmarks.serve
---model FOLDER --rate 10,40 --seconds 60         Poisson arrivals python -m benchmarks.serve --model FOLDER
---concurrency 8 --text words,tokens     live text python -m benchmarks.serve --model FOLDER --load 2 --cancel .5 --slow
-.1 --max-waiting 0          overload python -m benchmarks.serve --model FOLDER --load .8 --minutes 30            growth
-of memory and of TTFA python -m benchmarks.serve --url direct=http://HOST:PORT --url proxy=http://HOST:PORT
---concurrency 1,8
+python -m benchmarks.serve --model FOLDER --concurrency 1,8,64              closed loops
+python -m benchmarks.serve --model FOLDER --rate 10,40 --seconds 60         Poisson arrivals
+python -m benchmarks.serve --model FOLDER --concurrency 8 --text words,tokens     live text
+python -m benchmarks.serve --model FOLDER --load 2 --cancel .5 --slow .1 --max-waiting 0          overload
+python -m benchmarks.serve --model FOLDER --load .8 --minutes 30            growth of memory and of TTFA
+python -m benchmarks.serve --url direct=http://HOST:PORT --url proxy=http://HOST:PORT --concurrency 1,8
 
-Closed loops of complete texts run without a limit of buffered audio, because they measure the maximum throughput.
-Several `--variant`s or `--url`s are compared at each point in the order A B B A. The exit status is 1 if a reply failed
-or a slot did not become free.
+Closed loops of complete texts run without a limit of buffered audio, because they measure the maximum throughput. If
+several `--variant`s or `--url`s are given, they are compared at each load in the order A B B A. The exit status is 1 if
+a response failed or a slot did not become free.
 """
 
 from __future__ import annotations

@@ -116,7 +116,8 @@ class SoakClients:
         self.card = card
         self.report = report
         self.wishes = [self._wish(number) for number in range(REQUEST_KINDS)]
-        self.solo: dict[tuple[int, bool], str] = {}  # Digest by request number, and whether the text is streamed.
+        # Digest of the expected audio. The key is the request's number, and True if its text is streamed.
+        self.solo: dict[tuple[int, bool], str] = {}
 
     def _wish(self, number: int) -> tuple[Call, Workload]:
         mode = Mode(self.card["modes"][number % len(self.card["modes"])])
