@@ -129,7 +129,7 @@ def build(
         *docs_routes(),
     ]
     app.router.routes += Bundles().routes()
-    # Relative to the page's modules, this path is the same as on disk.
+    # This URL path has the same position relative to the page's modules as the folder on disk.
     app.mount("/clients/js", FreshFiles(directory=shipped("studio", "clients/js")))
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))

@@ -57,7 +57,7 @@ class DownloadPart:
     id: str
     got: int = 0
     of: int = 0
-    step: str = "waits"  # Current step: waits, fetching, checking or here.
+    step: str = "waits"  # Current step: waits, fetching, checking, or here (all files are on disk).
     modes: list[str] = field(default_factory=list)
 
 
@@ -106,7 +106,7 @@ class Downloads:
         finally:
             await self._halt()
 
-    # --- Actions of the host.
+    # --- Methods that start, stop and change a download for the host.
 
     def start(self, models: Sequence[str], bits: str = "") -> None:
         """Start the download of checkpoints.
@@ -176,7 +176,7 @@ class Downloads:
         self.forget()
 
     def forget(self) -> None:
-        """Delete the record of the downloaded checkpoints after others were selected."""
+        """Delete the record of the downloaded checkpoints, after the host has selected others."""
         self.record.serving = []
         self.record.before = []
         if self.record.state is DownloadState.DONE:
@@ -198,7 +198,7 @@ class Downloads:
             "can_go_back": self.record.state is DownloadState.DONE and bool(self.record.before),
         }
 
-    # --- Work.
+    # --- Methods that run the download in the background.
 
     def _begin(self) -> None:
         self.problem = None

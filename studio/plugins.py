@@ -1,4 +1,4 @@
-"""Code that recognition and alignment plug-ins share, such as the child process for calls."""
+"""Shared code of speech recognition and alignment plug-ins, such as the child process."""
 
 from __future__ import annotations
 

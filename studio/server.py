@@ -35,10 +35,10 @@ from studio.transcribing.service import TranscriptionService
 from studio.visitors.sign_in import SignIn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-OPEN_REQUESTS_TIMEOUT_S = 2  # Timeout of open requests at the end of the process.
-FINAL_MESSAGES_TIMEOUT_S = 2.0  # Timeout of final messages, which are sent before open requests are cancelled.
-HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # Timeout of final messages after a second signal.
-IDLE_SOCKETS_TIMEOUT_S = 0.5  # Delay after which running speech is reported.
+OPEN_REQUESTS_TIMEOUT_S = 2  # Timeout in seconds of open requests at the end of the process.
+FINAL_MESSAGES_TIMEOUT_S = 2.0  # Seconds in which final messages are sent, before open requests are cancelled.
+HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # Seconds in which final messages are sent, after a second signal.
+IDLE_SOCKETS_TIMEOUT_S = 0.5  # Seconds after which the log reports that speech is still running.
 
 
 async def serve(settings: StudioSettings) -> int:

@@ -31,7 +31,7 @@ from studio.settings import StoreSettings
 from studio.store.store import Store
 from studio.visitors.visitors import MemberOf, Visitor, Visitors
 
-JUMP_S = 60.0  # Minimum deviation of the wall clock from the monotonic clock that counts as a jump.
+JUMP_S = 60.0  # Minimum deviation in seconds of the wall clock from the monotonic clock that counts as a jump.
 
 KEY_FILE = "cookie.key"
 KEY_BYTES = 32

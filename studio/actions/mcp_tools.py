@@ -65,7 +65,8 @@ def tools(app: ASGIApp) -> FastMCP:
     Args:
         app: ASGI application of the studio, whose routes the tools call.
     """
-    # The studio's own middleware compares the Origin header with the Host header.
+    # The check of FastMCP is disabled, because the studio's own middleware compares the Origin header with the Host
+    # header.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server = _Tools(
         "Voicewright", instructions=ABOUT, stateless_http=True, streamable_http_path=PATH, transport_security=security

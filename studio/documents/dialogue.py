@@ -17,7 +17,8 @@ from studio.documents.subtitles import Cue
 ROLLING_SHARE = 1 / 3
 MIN_ROLLING_CUES = 2
 MAX_ROWS = 8  # Maximum number of rows on the screen at the same time.
-# After a longer gap between two cues (in seconds), equal rows count as spoken again, not as repeated.
+# Maximum gap in seconds between two cues for an equal row to count as repeated. After a longer gap, the row counts as
+# spoken again.
 MAX_ROLLING_GAP_S = 0.5
 
 UNNAMED_SPEAKER = "Speaker {}"  # Name if only dashes or >> mark a change of speaker.
@@ -26,15 +27,16 @@ _NOTES = "♪♫♬♩"
 _SOUND = re.compile(
     # Sound descriptions in brackets. `[pause]` is excluded because it is a tag of the page.
     r"\[(?!\s*pause\b)[^\[\]]*\]|［[^［］]*］|【[^【】]*】"
-    # Music ends at the next note in the row, at a note at the end of a later row, or at the end of the row.
+    # Text after a music note. It ends at the next note in the row, at a note at the end of a later row, or at the end
+    # of the row.
     rf"|[{_NOTES}][^{_NOTES}\n]*[{_NOTES}]+"
     rf"|[{_NOTES}][^{_NOTES}\n]*(?:\n(?![{_NOTES}])[^{_NOTES}\n]*)+[{_NOTES}]+(?=\s*(?:\n|$))"
     rf"|[{_NOTES}][^{_NOTES}\n]*"
-    # Round brackets contain a sound at the start of a sentence, and a remark inside a sentence.
+    # Round brackets are a sound description only at the start of a sentence. Inside a sentence, they contain a remark.
     r"|(?:^|(?<=\n)|(?<=[.!?…。！？\]]\s))\s*[(（][^()（）]*[)）]"
 )
 _CHANGE = re.compile(r"\s*(?:(?P<dash>[-‐−–—―](?:\s+|(?=[^\W\d]|[\"“‘'¿¡(\[♪…])))|(?P<arrows>(?:>>+|»)\s*))")
-# Change of speaker inside a row. A dash marks a change only if the row begins with a dash.
+# Patterns for a change of speaker inside a row. A dash marks a change only if the row begins with a dash.
 _ARROWS_INSIDE = re.compile(r"(?<=[.!?…\"”'’)\]♪])\s+(?=>>)")
 _DASH_INSIDE = re.compile(r"(?<=[.!?…\"”'’)\]♪])\s+(?=[-‐−–—―]\s*[^\W\d])")
 _NAME = r"(?P<name>[^\W\d_][\w .'’&/#-]{0,31}?)"

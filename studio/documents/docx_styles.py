@@ -13,7 +13,7 @@ _OFFICE = "http://schemas.openxmlformats.org/"
 _STRICT = "http://purl.oclc.org/ooxml/"
 _W = f"{{{_OFFICE}wordprocessingml/2006/main}}"
 _W_STRICT = f"{{{_STRICT}wordprocessingml/main}}"
-# Namespace prefixes of both variants of the standard (transitional and strict).
+# XML namespaces of both variants of the DOCX standard (transitional and strict), with their usual prefix.
 _PREFIXES = {
     _W[1:-1]: "w",
     _W_STRICT[1:-1]: "w",

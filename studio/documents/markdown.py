@@ -15,7 +15,7 @@ from studio.documents.values import Chapter, OmittedContent, cut_level
 _BLANK = re.compile(r"\n{2,}")
 _HEADING = re.compile(r" {0,3}(#{1,6})")
 _UNDERLINES = {"=": 1, "-": 2}
-_SILENT_RESULT = "."  # Output of the filter for a text without spoken words.
+_SILENT_RESULT = "."  # Output of the runtime's text filter for a text without spoken words.
 _FRONT_MATTER = re.compile(
     r"\ufeff?(?P<fence>---|\+\+\+)[ \t]*\n(?P<rows>.*?\n)(?:(?P=fence)|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL
 )

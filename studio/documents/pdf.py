@@ -215,7 +215,7 @@ class _Text:
     def _running_titles(self, pages: list[list[Row]]) -> set[tuple[str, int]]:
         seen = Counter(key for rows in pages for key in {self._key(row) for row in _edges(rows)})
         running = {key for key, count in seen.items() if count >= _MIN_REPEATED}
-        # One-row pages, such as slides, have no other text.
+        # If each page has only one row, as in slides, these rows are not running titles but the text of the file.
         return running if any(self._key(row) not in running for rows in pages for row in rows) else set()
 
     def _key(self, row: Row) -> tuple[str, int]:
@@ -233,7 +233,7 @@ class _Text:
         edges = {id(row) for row in _edges(rows)}
         rows_left = []
         for row in rows:
-            # Chapter numbers have a larger font than page numbers.
+            # A large number is a chapter number, because page numbers have a small font.
             is_number = id(row) in edges and self._is_small(row) and _PAGE_NUMBER.fullmatch(row.text)
             if is_number and self._omitted.omits("page_numbers", row.text):
                 continue

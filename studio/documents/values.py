@@ -71,7 +71,7 @@ LINE_BREAK = "\v"  # Line break inside a text. XML does not allow this character
 _BREAKS = re.compile(rf"{LINE_BREAK}\s*{LINE_BREAK}")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _SIGNS = "0123456789+-−"
-# Scripts by their names in WordprocessingML.
+# Tables that convert digits and signs to superscript or subscript. The keys are names in WordprocessingML.
 _SCRIPTS = {
     "superscript": str.maketrans(_SIGNS, "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻"),
     "subscript": str.maketrans(_SIGNS, "₀₁₂₃₄₅₆₇₈₉₊₋₋"),
@@ -125,9 +125,8 @@ class Document:
     notes: list[Note] = field(default_factory=list)
     author: str = field(default="", kw_only=True)
     cover: str = field(default="", kw_only=True)  # Data URL of a JPEG or PNG file.
-    found: dict[str, int] = field(
-        default_factory=dict, kw_only=True
-    )  # Amount of content by kind, see `OmittedContent`.
+    # Number of content items by kind, see `OmittedContent`.
+    found: dict[str, int] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,13 +19,13 @@ def read_web_page(data: bytes, omitted: OmittedContent) -> Document:
         UnreadableError: The page has no article or exceeds a limit, or trafilatura is not installed.
     """
     try:
-        # This import is slow, and the package is optional.
+        # The import is inside the function, because it is slow and the package is optional.
         from trafilatura import bare_extraction, extract_metadata, load_html
         from trafilatura.htmlprocessing import convert_to_html
     except ImportError:
         raise UnreadableError(NO_EXTRACTOR) from None
     check_size(data)
-    text = decoded(data)  # Unlike trafilatura, this uses the declared encoding.
+    text = decoded(data)  # `decoded` uses the encoding that the page declares, but trafilatura does not.
     page = load_html(text)
     lists = {} if page is None else {_first_item(ordered): dict(ordered.attrib) for ordered in page.iter("ol")}
     article = None if page is None else bare_extraction(page, include_formatting=True, include_comments=False)

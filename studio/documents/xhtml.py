@@ -190,7 +190,7 @@ def kinds_of(element: etree._Element) -> set[str]:
 
     They are the values of the attributes ``epub:type`` and ``role``.
     """
-    if not element.attrib:  # Most elements have no attributes.
+    if not element.attrib:  # Elements without attributes are the most frequent ones, so they are handled first.
         return set()
     return set(" ".join(element.get(key) or "" for key in (*_EPUB_TYPE_NAMES, "role")).lower().split())
 
@@ -317,7 +317,7 @@ class XhtmlReader:
     def _skips(self, element: etree._Element) -> bool:
         """True if an element is omitted (it is then counted)."""
         name = _name_of(element)
-        if not name:  # The entity is not expanded.
+        if not name:  # The node is an entity reference that the parser has not expanded.
             self._omitted.add("entities", element.text)
             return True
         if name in _UNSAID or (name == "case" and not isinstance(element, html.HtmlElement)):

@@ -46,15 +46,16 @@ _IMPORT = re.compile(r"^import (?P<names>\{[^}'\"]*\}) from '(?P<path>\.[^']+)';
 _EXPORT = re.compile(r"^export (?=(?:async function|function\*?|class|const) (\w+))", re.MULTILINE)
 _OTHER_SYNTAX = re.compile(r"^(?:import (?!\{ \$\{)|export )", re.MULTILINE)
 _BLOCK_COMMENT = re.compile(r"^[ \t]*/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*$", re.MULTILINE)
-# Comments that occupy a line. Comments after code are not matched, because strings may contain slashes.
+# Pattern of comments that occupy a whole line. Comments after code are not matched, because strings may contain
+# slashes.
 _LINE_COMMENT = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
-# Comments within a line: JSDoc casts, and comments after code. Code that the page displays must use /* */.
+# Pattern of comments within a line: JSDoc casts, and comments after code. Code that the page displays must use /* */.
 _INNER_COMMENT = re.compile(
     r"/\*\*(?:[^*\n]|\*(?!/))*\*/ ?|(?<=[;{},(]) +// (?:[^'\"`\n]|(?<=[a-z])'(?=s ))*$", re.MULTILINE
 )
-# Indentation, except in template literals, whose text the page may show.
+# Pattern of indentation, except in template literals, whose text the page may show.
 _INDENT = re.compile(r"(?P<literal>`(?:[^`\\]|\\.)*`)|^[ \t]+", re.MULTILINE | re.DOTALL)
-# Empty lines, except in template literals.
+# Pattern of empty lines, except in template literals.
 _EMPTY_LINE = re.compile(r"(?P<literal>`(?:[^`\\]|\\.)*`)|^\n", re.MULTILINE | re.DOTALL)
 _VLQ = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
@@ -180,7 +181,8 @@ def source_map(name: str) -> Joined:
     for source, part in enumerate(parts):
         is_next = int(source > 0)
         for number, _ in _lines(part):
-            # Column in the generated file, then source, line and column relative to the previous entry.
+            # An entry has the column in the generated file. Then it has the source, the line and the column as
+            # differences from the previous entry.
             rows.append(f"A{_vlq(is_next)}{_vlq(number - before)}A")
             before, is_next = number, 0
     sources = [f"../js/{_address(path)}" for path in order]

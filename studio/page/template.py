@@ -1,9 +1,9 @@
 """HTML template of the page: Gradio's template with the studio's changes.
 
 The template contains the page's own markup, styles and modules. Therefore, the page does not wait for Gradio's scripts,
-which take many seconds on a slow connection. Gradio starts when the page is usable. The template also has preview tags,
-sets the CSP nonce of scripts, and shows the product's name until the page is ready. The studio compresses the document
-because Gradio compresses only its own files.
+which take many seconds on a slow connection. Gradio starts when the page is usable. The template also has tags for link
+previews, sets the CSP nonce of scripts, and shows the product's name until the page is ready. The studio compresses the
+document because Gradio compresses only its own files.
 """
 
 from __future__ import annotations

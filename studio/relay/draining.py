@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Seconds without data after which a WebSocket counts as idle, if the runtime runs longer than the studio.
+# Seconds without data after which a WebSocket counts as idle. It applies only if the runtime continues to run after the
+# studio has stopped.
 IDLE_WEBSOCKET_S = 5.0
 _POLL_INTERVAL_S = 0.05  # Poll interval in seconds while requests are running.
 

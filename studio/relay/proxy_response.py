@@ -105,7 +105,8 @@ class ProxyResponse(Response):
     async def _ask(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         has_body = "content-length" in headers or "transfer-encoding" in headers
-        # The runtime has the same limits, but clients do not read its response while they send.
+        # The proxy applies the same limits as the runtime, because clients do not read a response while they send the
+        # body.
         body = bounded(self._received(), headers, max_bytes=self._max_body_bytes, idle_s=self._body_s)
         content = body if has_body else None
         request = httpx.Request(scope["method"], self._url, headers=self._asked, content=content)

@@ -37,7 +37,7 @@ from studio.runtimes.supervisor import Runtime
 log = logging.getLogger(__name__)
 
 HTTP_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-# Client headers that are forwarded for a WebSocket. The Origin header is checked here and not forwarded.
+# Client headers that are forwarded for a WebSocket. The studio checks the Origin header itself and does not forward it.
 PASSED_ON = ("authorization", "x-api-key", "xi-api-key", "cartesia-version", "user-agent", "x-voice-owner")
 OWNER_HEADER = "x-voice-owner"  # The header names the owner of stored voices (docs/api.md).
 ONE_HOP = {
@@ -116,7 +116,7 @@ class Relay:
     async def aclose(self) -> None:
         await self.client.aclose()
 
-    # --- HTTP.
+    # --- Methods that forward HTTP requests.
 
     async def http(self, request: Request) -> Response:
         """Forward one HTTP request to the runtime and stream the response."""
@@ -197,7 +197,7 @@ class Relay:
         except httpx.HTTPError:
             raise RuntimeUnavailable from None
 
-    # --- WebSocket.
+    # --- Methods that forward WebSockets.
 
     async def websocket(self, browser: WebSocket) -> None:
         """Forward messages between a client's WebSocket and a new WebSocket to the runtime.

@@ -17,7 +17,7 @@ from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
 PIECE_BYTES = 2**18
-MAX_BODY_BYTES = 3 * 2**20  # Maximum size of a request body in bytes: the clips of the longest script and a cover.
+MAX_BODY_BYTES = 3 * 2**20  # Maximum size of a request body, which lists all clips and may have a cover.
 
 
 class ExportRoutes(StoreRoutes):

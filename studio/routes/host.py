@@ -54,10 +54,10 @@ ASK_S = 5.0
 def is_host(request: Request, settings: StudioSettings) -> bool:
     """Return True if the request comes from the host (the person who operates the studio).
 
-    This is the case if the request has the host's secret key. It is also the case if the request comes from this
-    machine and the studio is not reachable from other machines. Then the Host header must name this machine, and no
-    proxy may have forwarded the request. Some proxies leave no trace in the headers, so the user id of the client's
-    process is checked.
+    This is the case if the request has the host's secret key. It is also the case for a request from this machine if
+    the studio is not reachable from other machines. Such a request must have a Host header that names this machine, and
+    no proxy may have forwarded it. Some proxies leave no trace in the headers, so the user id of the client's process
+    is checked.
     """
     key = settings.visits.host_key
     if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):

@@ -81,7 +81,7 @@ class SharingRoutes(StoreRoutes):
             ("GET", "/shared/{token}/audio", self.audio),
         ]
 
-    # --- Routes of the owner.
+    # --- Routes that only the owner of a recording may use.
 
     async def link(self, request: Request) -> Response:
         """Return the path of the public link to a recording as JSON.
@@ -106,7 +106,7 @@ class SharingRoutes(StoreRoutes):
     def _is_on(self) -> bool:
         return self._store.settings.share_links == "on"
 
-    # --- Routes of visitors with a link.
+    # --- Routes that everyone who has the link may use.
 
     async def page(self, request: Request) -> Response:
         """Return the public HTML page of a shared recording.

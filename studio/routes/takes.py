@@ -42,7 +42,8 @@ class TakeRoutes(StoreRoutes):
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, max_reference_bytes: int) -> None:
         super().__init__(store, visitors, workers)
-        # The limit is one sample (two bytes) higher, so that the store can detect and report the excess.
+        # The upload limit is one sample (two bytes) above the limit of the store, so that the store can report how much
+        # is too much.
         self._largest = {"pcm": store.settings.max_take_bytes + 2, "reference": max_reference_bytes}
 
     def table(self) -> RouteTable:

@@ -19,12 +19,13 @@ from runtime.errors import PortInUse
 from runtime.shared.certificates import certificates
 from runtime.shared.system import NEW_GROUP
 
-# Folder that contains the packages, because the working directory may be another folder.
+# Folder that contains the packages of this repository. The working directory may be a different folder.
 ROOT = str(Path(__file__).resolve().parents[2])
 START_POLL_INTERVAL_S = 0.1
 WATCH_INTERVAL_S = 2.0
-HEALTH_TIMEOUT_S = 10.0  # After three consecutive timeouts, the runtime counts as hung.
-STOP_TIMEOUT_S = 5.0  # The runtime closes its sockets and exits within this time.
+# Timeout of a health check in seconds. After three consecutive timeouts, the runtime counts as hung.
+HEALTH_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 5.0  # Time in seconds within which the runtime closes its sockets and exits.
 LAST_OUTPUT_TIMEOUT_S = 1.0  # Timeout in seconds for reading the last output of a process that has ended.
 MAX_LOG_LINE_BYTES = 4096  # Maximum length of a log line in bytes.
 

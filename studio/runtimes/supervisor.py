@@ -159,7 +159,7 @@ class ChildRuntime:
         serving = [] if self._child is None else [self._child.end(self._drain_s + LEAVE_S)]
         await asyncio.gather(*self._leaving, *serving, return_exceptions=True)
 
-    # --- The serving child.
+    # --- Methods that run the child process which serves requests.
 
     async def _run_once(self) -> int | None:
         """Run the child until it ends and return its exit status.
@@ -235,7 +235,7 @@ class ChildRuntime:
         self.url = None
         await asyncio.gather(*(child.end() for child in children), return_exceptions=True)
 
-    # --- Change of checkpoints.
+    # --- Methods that replace the child process to load other checkpoints.
 
     @property
     def changing(self) -> bool:
@@ -332,7 +332,7 @@ class ChildRuntime:
         self._serve_with(child)
         self._settled.set()
 
-    # --- Status for the page.
+    # --- Methods that update the status for the page.
 
     def _set_status(self, state: RuntimeState, sentence: str) -> None:
         self.status = Status(state, sentence, self.starts, problem=self._problem, change=self.status.change)

@@ -51,10 +51,10 @@ BOOK_FORMATS = ("m4b", "mp3")  # Formats with chapters and a cover.
 LOSSY_FORMATS = ("m4b", "mp3", "opus")  # Formats with a bit rate.
 MAX_SILENCE_S = 60.0
 MAX_TIME_S = 86_400.0
-MAX_OVERRUN_S = 0.1  # Excess over the requested length that is not reported.
+MAX_OVERRUN_S = 0.1  # Maximum excess in seconds over the requested length that is not reported.
 MAX_NAMED_LINES = 400  # Maximum number of lines listed in a note.
 MAX_MEMORY_BYTES = 16 * 2**20  # Maximum size of a file in memory. Larger files are on disk.
-PIECE_SAMPLES = 60 * SAMPLE_RATE  # Number of samples that are encoded at once.
+PIECE_SAMPLES = 60 * SAMPLE_RATE  # Number of samples in one encoding step.
 MAX_WAV_BYTES = 2**32 - 2**20  # Maximum size of a WAV file, which has a 32-bit length field.
 MIB = 2**20
 

@@ -1,4 +1,4 @@
-"""Audio that joins recordings and pauses, with equal loudness of voices and subtitles.
+"""Audio that joins recordings and pauses, with equalized loudness, and its subtitles.
 
 Samples are int16, mono, 24 kHz. The audio may last for hours, so it is read and returned in pieces.
 """
@@ -22,7 +22,7 @@ from studio.store.records import displayed_text
 Samples = NDArray[np.int16]
 MAX_TEMPO = 1.15
 _MAX_SILENT_SHARE = 0.02  # Samples below this fraction of a take's peak count as silence.
-_EDGE_SAMPLES = SAMPLE_RATE // 50  # Samples that are kept before and after the speech of a take.
+_EDGE_SAMPLES = SAMPLE_RATE // 50  # Number of samples that are kept before and after the speech of a take.
 _MAX_LATE = SAMPLE_RATE // 10 - _EDGE_SAMPLES  # Maximum delay in samples of a line that counts as on time.
 ReadTake = Callable[[str], Samples]  # Function that returns the samples of the take with this id.
 

@@ -120,7 +120,7 @@ class TakeFiles:
         """
         path = self.takes / (take_id + SUFFIX)
         try:
-            # The record is nested one level deeper in the tag.
+            # The limit is one level higher than for requests, because the record is a value inside the tag's object.
             tag = parse_object(read_tags(str(path)).get(RECORD_TAG, ""), MAX_DEPTH + 1)
             owner, record = tag["owner"], tag["record"]
             self.pcm(take_id, record["sha256"])

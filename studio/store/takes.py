@@ -68,7 +68,7 @@ class Takes:
         self._settings = settings
         self._quota = Quota(database, settings)
 
-    # --- Takes of one owner.
+    # --- Methods that read or change the takes of one owner.
 
     def add(
         self,
@@ -266,7 +266,7 @@ class Takes:
             raise NotKept(what="reference")
         return self._files.reference(sha256)
 
-    # --- Takes of all owners.
+    # --- Methods that maintain the takes of all owners.
 
     def reconcile(self) -> None:
         """Make the database rows consistent with the audio files.
@@ -319,7 +319,7 @@ class Takes:
             with self._files.writing():
                 self._remove(owner, self._quota.items_to_delete(owner, address, size, what=what))
 
-    # --- Under the lock of the files.
+    # --- Methods that require the lock of the audio files.
 
     def _insert(self, owner: str, record: dict[str, Any], address: str | None = None) -> None:
         row = (

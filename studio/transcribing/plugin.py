@@ -98,7 +98,7 @@ class Choice:
             from studio.transcribing.whisper import Whisper
 
             return Whisper(self.model, local_files_only=self.hub_id is not None)
-        # Only the operator can change this setting, and it contains no client data.
+        # The named function may safely run, because only the operator can change this setting.
         transcriber: Transcriber = pkgutil.resolve_name(self.setting)()
         return transcriber
 

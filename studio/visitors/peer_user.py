@@ -1,7 +1,7 @@
 """Lookup of the user id of the process at the other end of a local connection.
 
-A proxy or another user of the machine also connects from 127.0.0.1. Unlike the browser of the studio's operator, its
-process has another user id.
+A proxy or another user of the machine also connects from 127.0.0.1. The process of such a client has a different user
+id from that of the operator's browser.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from studio.store.owned_rows import HOST_OWNER
 from studio.visitors.visitors import Visitors
 
 TAKE_VOICE = re.compile(r"/studio/takes/[^/]+/voice")
-NOBODY = "nobody"  # Owner name without data, for which only shared voices are available.
+NOBODY = "nobody"  # Owner name of visitors without stored data, who can use only shared voices.
 RUNTIME_DATA_PATHS = (
     *("/v1/audio/voices", "/studio/voices"),
     *("/v1/audio/pronunciations", "/v1/pronunciation-dictionaries", "/pronunciation-dicts"),

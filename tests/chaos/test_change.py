@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(folder: Path) -> Iterator[App]:
-    # Audio is generated no faster than it is played, and running requests must finish.
+    # The timeout is long, because running requests must finish, and audio is generated no faster than it is played.
     with running_app(["--model", str(folder / "first")], VOICEWRIGHT_DRAIN_S="120") as running:
         yield running
 
