@@ -21,7 +21,7 @@ WHOLE = 70
 
 
 class PackedProduct:
-    """Callable that multiplies rows by a packed weight matrix of the same dtype.
+    """Callable that multiplies input rows by a packed weight matrix of the same dtype.
 
     Inputs with fewer than `least` rows are padded.
 

@@ -1,15 +1,17 @@
 """Matrix products with quantized weights, bitwise independent of the batch.
 
-float16: rows and sums are float32. The weights represent all published bfloat16 weights except the very smallest.
+float16: activations and sums are float32. The weights represent all published bfloat16 weights except the very
+smallest.
 
-int8: a weight is a multiple of 1/127 of the largest magnitude in its output channel. On x86, rows are quantized in the
-same way, and sums are exact integers. On other CPUs, rows are bfloat16. On CUDA, rows keep their dtype. In both cases
-sums are float32.
+int8: a weight is a multiple of 1/127 of the largest magnitude in its output channel. The C++ operators and, on x86,
+fbgemm quantize each row of activations in the same way, and their sums are exact integers. Torch's kernel for other
+CPUs uses bfloat16 activations, and the CUDA kernels use activations of any dtype. Both have float32 sums.
 
-int4: 32 adjacent weights of a row share a scale and an offset. Rows are bfloat16.
+int4: 32 adjacent weights of an output channel share a scale and an offset. The C++ operator quantizes activations to
+int8, and torch's kernel uses bfloat16 activations.
 
-CPU kernels are in runtime/device/native and in torch, CUDA kernels are in runtime/device/kernels. docs/decisions.md
-lists the alternatives.
+The CPU kernels are in runtime/device/native and in torch. The CUDA kernels are in runtime/device/kernels.
+docs/decisions.md lists the alternatives.
 """
 
 from __future__ import annotations
@@ -136,7 +138,7 @@ def rounded(weight: Tensor, kind: Quantization) -> Rounded:
 
 
 def product_of(weights: Rounded) -> Product:
-    """Return a function that multiplies rows by a quantized weight matrix.
+    """Return a function that multiplies activations by a quantized weight matrix.
 
     The function runs on the device of the weights, with the fastest kernel that is available there.
     """
@@ -153,7 +155,7 @@ def product_of(weights: Rounded) -> Product:
 
 
 def quantized(weight: Tensor, kind: Quantization) -> Product:
-    """Quantize a weight matrix, and return a function that multiplies rows by the matrix.
+    """Quantize a weight matrix, and return a function that multiplies activations by it.
 
     Shapes: weight [N, K].
     """
@@ -181,9 +183,9 @@ def takes_four_bits(N: int, K: int) -> bool:
 
 
 def rounds_rows() -> bool:
-    """True if int8 products on this CPU also quantize the rows to int8.
+    """True if int8 products without the C++ operators also quantize the activations to int8.
 
-    fbgemm's kernels on x86 do this.
+    This is the case on x86, because fbgemm's kernels are used there.
     """
     return is_x86() and "fbgemm" in torch.backends.quantized.supported_engines
 
@@ -227,9 +229,9 @@ def not_on(kind: Quantization, device: str) -> str:
 
 
 class WeightOnlyFloat16:
-    """Callable that multiplies float32 rows by float16 weights with fbgemm.
+    """Callable that multiplies float32 activations by float16 weights with fbgemm.
 
-    Weights are clamped to ±65,504. Rows are padded to a multiple of three.
+    Weights are clamped to ±65,504. The number of rows is padded to a multiple of three.
     """
 
     def __init__(self, weight: Tensor) -> None:
@@ -244,7 +246,7 @@ class WeightOnlyFloat16:
 
 
 class NativeFloat16:
-    """Callable that multiplies float32 rows by float16 weights in C++.
+    """Callable that multiplies float32 activations by float16 weights in C++.
 
     Weights are clamped to ±65,504.
     """
@@ -258,10 +260,10 @@ class NativeFloat16:
 
 
 class NativeTiles:
-    """Callable that multiplies float32 rows by floating-point weights in C++.
+    """Callable that multiplies float32 activations by floating-point weights in C++.
 
     The weights are stored in tiles. All instruction sets give bitwise equal results. Float16 weights are clamped to
-    ±65,504. For bfloat16 weights, the rows are also rounded to bfloat16.
+    ±65,504. For bfloat16 weights, the activations are also rounded to bfloat16.
     """
 
     def __init__(self, weight: Tensor, dtype: torch.dtype, taps: int = 1) -> None:
@@ -283,7 +285,7 @@ class NativeTiles:
 
 
 class NativeInt8:
-    """Callable that quantizes rows to int8 and multiplies them by int8 weights in C++.
+    """Callable that quantizes activations to int8, and multiplies them by int8 weights in C++.
 
     Sums are exact, so results are bitwise equal on all CPUs. A weight tensor that is not quantized yet is quantized in
     C++, with the same result as `Int8.of`.
@@ -304,7 +306,7 @@ class NativeInt8:
 
 
 class NativeInt4:
-    """Callable that quantizes rows to int8 and multiplies them by int4 weights in C++.
+    """Callable that quantizes activations to int8, and multiplies them by int4 weights in C++.
 
     A weight tensor that is not quantized yet is quantized in C++, with the same result as `Int4.of`.
     """
@@ -324,7 +326,7 @@ class NativeInt4:
 
 
 class RoundedRowsInt8:
-    """Callable that quantizes rows to int8 and multiplies them by int8 weights with fbgemm."""
+    """Callable that quantizes activations to int8 and multiplies by int8 weights with fbgemm."""
 
     def __init__(self, rounded: Int8) -> None:
         # Without VNNI, two products are added in 16 bits. Smaller magnitudes prevent an overflow.
@@ -341,7 +343,7 @@ class RoundedRowsInt8:
 
 
 class DequantizedInt8:
-    """Callable that multiplies rows by int8 weights in float32, and the sums by the scales.
+    """Callable that multiplies activations by int8 weights and their scales in float32.
 
     CUDA kernels use `values` and `scales` directly and are tested against this class.
     """
@@ -354,7 +356,7 @@ class DequantizedInt8:
 
 
 class WeightOnlyInt8:
-    """Callable that multiplies bfloat16 rows by int8 weights with torch's CPU kernel."""
+    """Callable that multiplies bfloat16 activations by int8 weights with torch's CPU kernel."""
 
     def __init__(self, rounded: Int8) -> None:
         self.values, self.scales = rounded.values, rounded.scales.bfloat16()
@@ -364,7 +366,7 @@ class WeightOnlyInt8:
 
 
 class WeightOnlyInt4:
-    """Callable that multiplies bfloat16 rows by int4 weights with torch's CPU kernel."""
+    """Callable that multiplies bfloat16 activations by int4 weights with torch's CPU kernel."""
 
     def __init__(self, rounded: Int4) -> None:
         self.values = torch.ops.aten._convert_weight_to_int4pack_for_cpu(rounded.values, 1)

@@ -15,7 +15,7 @@ Integers = NDArray[np.int64]
 
 
 def round_rows(x: Float32) -> tuple[Integers, Float32]:
-    """Quantize each row to 8-bit integers: multiples of 1/127 of its largest magnitude.
+    """Quantize each row of activations to integers from -127 to 127, with one scale per row.
 
     Shapes: x [M, K]; results [M, K] (values), [M] (scales).
     """
@@ -39,7 +39,7 @@ def dense_product(x: Float32, weight: Float32) -> Float32:
 
 
 def int8_product(x: Float32, values: Integers, scales: Float32) -> Float32:
-    """Quantize rows to int8, and multiply them by an int8 weight matrix.
+    """Quantize the rows of activations to int8, and multiply them by an int8 weight matrix.
 
     Shapes: x [M, K]; values [N, K]; scales [N]; result [M, N].
     """
@@ -48,7 +48,7 @@ def int8_product(x: Float32, values: Integers, scales: Float32) -> Float32:
 
 
 def int4_product(x: Float32, values: Integers, scales: Float32, offsets: Float32) -> Float32:
-    """Quantize rows to int8, and multiply them by an int4 weight matrix.
+    """Quantize the rows of activations to int8, and multiply them by an int4 weight matrix.
 
     The weight of value v is (v - 8) * scale + offset.
 
