@@ -121,9 +121,10 @@ class Fused(Protocol):
 
     For many rows, a product with a norm takes two launches.
 
-    Launches may overlap. Some operations have the argument `settled`. Pass True if all launches that write the slot
-    inputs of the operation have finished. The operation then reads these inputs while other launches still run. With
-    False, the operation waits for all earlier launches before the next launch may start.
+    Launches may overlap. Some operations have the argument `settled`, and their docstrings name the arguments that are
+    slot inputs. Pass True if all launches that write these slot inputs have finished. The operation then reads the slot
+    inputs while other launches still run. With False, the operation waits for all earlier launches before the next
+    launch may start.
     """
 
     max_rows: int  # Maximum number of rows of a fused product. Larger products use torch.

@@ -55,7 +55,7 @@ class AttendSlots(Protocol):
 
 
 class Graph(Protocol, Generic[ResultT]):
-    """Captured graph of device operations, which runs again without Python code."""
+    """Captured graph of device operations, which can be replayed without Python code."""
 
     result: ResultT  # Tensors at fixed addresses. Every replay overwrites them.
 
@@ -135,7 +135,7 @@ class Device(Protocol):
         """
 
     def precompile(self, works: Iterable[Callable[[], object]]) -> None:
-        """Compile the kernels that some functions launch, before graphs of them are captured.
+        """Compile the kernels that the given functions launch, before their graphs are captured.
 
         Each function is called once. Its results are undefined and must not be used.
         """

@@ -47,10 +47,11 @@ def choose_dtype(name: str, device: Device, *, is_large: bool = False) -> torch.
 
     Args:
         is_large: True for a large checkpoint published in bfloat16. A CPU with bfloat16 instructions runs such a
-            checkpoint in a third of the time and half the memory of float32.
+            checkpoint in bfloat16, which takes a third of the time and half of the memory of float32.
 
     Raises:
-        InvalidSetting: The name is unknown, or float16, which overflows in the 0.6B code predictor (docs/model.md 7.2).
+        InvalidSetting: The name is unknown, or it is float16, which overflows in the 0.6B code predictor
+            (docs/model.md 7.2).
     """
     if name == "auto":
         return torch.bfloat16 if is_large and device.name == "cpu" and multiplies_bfloat16() else device.dtype

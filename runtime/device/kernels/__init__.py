@@ -31,7 +31,7 @@ def available() -> bool:
 
 @cache
 def pdl() -> bool:
-    """True if a kernel may start before the previous kernel has ended.
+    """True if the GPU can start a kernel before the previous kernel has ended.
 
     This CUDA feature is called programmatic dependent launch (PDL).
     """

@@ -69,7 +69,7 @@ class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no typ
 
 
 def compile_all(works: Iterable[Callable[[], object]]) -> int:
-    """Compile all kernels that some functions launch, and return the number of kernels.
+    """Compile all kernels that the given functions launch, and return the number of kernels.
 
     The functions are called with kernel launches disabled. Therefore they must not use a kernel's output on the host or
     as an index. If this process has already launched a kernel, nothing is compiled, because that kernel would run on

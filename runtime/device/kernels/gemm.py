@@ -30,11 +30,11 @@ PARTS = 4
 class Tiles(NamedTuple):
     """Tile sizes and launch options of a matrix product.
 
-    K is divided into `parts` parts (1 or 4), whose sums are added in order. A program with few outputs computes the
-    parts in parallel, one per warp. A program with many outputs computes one part after another. With `split_k`, each
-    part is a separate program, and a second launch adds the parts. With `prefetch`, a program loads weights into the
-    cache while the previous kernel still runs. `BM` is the number of rows per program. If `BM` is 0, a program has all
-    rows, up to 64.
+    The inner dimension K is divided into `parts` parts (1 or 4), whose sums are added in order. A program with few
+    outputs computes the parts in parallel, one per warp. A program with many outputs computes one part after another.
+    With `split_k`, each part is a separate program, and a second launch adds the parts. With `prefetch`, a program
+    loads weights into the cache while the previous kernel still runs. `BM` is the number of rows per program. If `BM`
+    is 0, a program has all rows, up to 64.
     """
 
     BN: int

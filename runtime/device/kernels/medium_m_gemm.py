@@ -1,10 +1,12 @@
-"""Matrix product kernel for up to 64 rows that loads weights before the rows are ready.
+"""Matrix product kernel for up to 64 input rows, which loads weights early.
 
-The kernel works like runtime/device/kernels/small_m_gemm.py, but has more rows than one tensor core instruction. Shared
-memory is too small for all rows and weights. Therefore rows and the remaining weights are loaded a few steps before
-the products. A preceding norm is a separate launch, as in gemm.py.
+The kernel starts to load weights before the previous kernel has computed the input rows. It works like
+runtime/device/kernels/small_m_gemm.py, but supports more rows than one tensor core instruction has. Shared memory is
+too small for all rows and weights. Therefore rows and the remaining weights are loaded a few steps before the products.
+A preceding norm is a separate launch, as in gemm.py.
 
-K is divided and summed as in runtime/device/kernels/gemm.py, so the results of both kernels are bitwise equal.
+The inner dimension K is divided and summed as in runtime/device/kernels/gemm.py, so the results of both kernels are
+bitwise equal.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Matrix product kernel for up to eight rows that loads weights before the rows are ready.
+"""Matrix product kernel for up to eight input rows, which loads weights early.
 
 Such a product spends most of its time reading weights, and a frame of a few rows is a chain of dependent products.
 Therefore a program starts loading all its weights before it waits for the previous kernel (programmatic dependent
 launch). Only the load of the rows, the products and the store remain after the wait. Every program repeats the
 preceding norm, which takes less time than a separate launch.
 
-K is divided and summed as in runtime/device/kernels/gemm.py and its norm kernel, so results are bitwise equal. Int8
-weights stay int8 in shared memory. If a thread has enough registers, weights are upcast while the previous kernel still
-runs. The kernel is written in Gluon, Triton's lower-level language with explicit layouts and memory operations.
+The inner dimension K is divided and summed as in runtime/device/kernels/gemm.py and its norm kernel, so results are
+bitwise equal. Int8 weights stay int8 in shared memory. If a thread has enough registers, weights are upcast while the
+previous kernel still runs. The kernel is written in Gluon, Triton's lower-level language with explicit layouts and
+memory operations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Split-K matrix product kernel: each program sums one part of K.
+"""Split-K matrix product kernel: each program sums one part of the inner dimension K.
 
 A second launch adds the partial sums. In gemm.py, every program reads complete rows, even a program with few outputs.
 Here, a program has more outputs and reads only a part of each row. K is divided and summed as in

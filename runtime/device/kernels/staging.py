@@ -1,7 +1,7 @@
 """Shared code of small_m_gemm and medium_m_gemm: memory layouts and the final sums.
 
-The code is written in Gluon, Triton's lower-level language with explicit layouts. K is divided into parts. Each warp
-sums one part, and then the sums of the parts are added in order.
+The code is written in Gluon, Triton's lower-level language with explicit layouts. The inner dimension K is divided into
+parts. Each warp sums one part, and then the sums of the parts are added in order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Build the C++ library with this machine's compiler: `python -m runtime.device.native`."""
+"""Command ``python -m runtime.device.native``, which builds the C++ library for this CPU."""
 
 from __future__ import annotations
 
