@@ -1,12 +1,13 @@
 """Access control middleware for all HTTP and WebSocket routes.
 
-The middleware runs after `RequestGuard` (`shared/port/guard.py`), which the studio also uses. It checks, in this order:
+The middleware runs after `RequestGuard` (`shared/port/guard.py`), which the studio also uses. Requests to /health and
+/ready are not checked. For all other requests, the checks run in this order. A request that fails a check gets the
+status in parentheses:
 
-1. /health and /ready are open to every client.
-2. Rate limit of a key, of an address without a valid key, and of an account from the studio: 429. Each additional
-   utterance of an HTTP request or WebSocket counts as another request.
-3. API key, if the server has keys: 401. A WebSocket may send a ticket instead.
-4. Size of the body while it arrives: 413.
+1. Rate limit of the API key, of the address if there is no valid key, or of the studio's account (429). Each
+   additional utterance of an HTTP request or WebSocket counts as another request.
+2. API key, if the server has keys (401). A WebSocket may send a ticket instead.
+3. Size of the body, while the body arrives (413).
 
 A WebSocket is refused with an HTTP response instead of a handshake. No client data is logged.
 """

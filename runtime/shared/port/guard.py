@@ -1,12 +1,13 @@
 """ASGI middleware that checks access to all HTTP and WebSocket routes of a port.
 
-The checks run in this order, inexpensive checks first:
+Requests to /health and /ready are not checked. For all other requests, the checks run in this order, inexpensive checks
+first. A request that fails a check gets the status in parentheses:
 
-1. /health and /ready are open to every client.
-2. The path: 404 for dot segments (``..``), which later handlers might resolve differently.
-3. The Host and X-Forwarded-Host headers: 403 (origins.py).
-4. Connections, in total and per address (except loopback): 503.
-5. The Origin header of WebSockets and unsafe methods: 403. Requests without an Origin come from programs.
+1. The path has no dot segments (``..``), which later handlers might resolve differently (404).
+2. The Host and X-Forwarded-Host headers contain only allowed names (403, see origins.py).
+3. The numbers of connections, in total and per address (except loopback), are within the limits (503).
+4. The Origin header of a WebSocket or an unsafe method is allowed (403). Requests without an Origin come from
+   programs.
 """
 
 from __future__ import annotations

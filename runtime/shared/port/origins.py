@@ -24,8 +24,9 @@ Origin = tuple[str, str, int | None]
 class Origins:
     """Allowed origins, parsed from a setting.
 
-    An entry is an origin with any scheme, ``SCHEME://*.NAME`` for all subdomains, ``SCHEME://*`` for all origins of a
-    scheme, ``null`` (pages without an origin, such as local files) or ``*`` for all origins.
+    An entry has one of these formats: ``SCHEME://HOST`` or ``SCHEME://HOST:PORT`` for one origin, ``SCHEME://*.NAME``
+    for all subdomains of a name, ``SCHEME://*`` for all origins of a scheme, ``*`` for all origins, or ``null`` for
+    pages without an origin, such as local files.
 
     Args:
         setting: Entries separated by commas.
