@@ -206,7 +206,7 @@ class EngineCore:
             self.segment_runner.append_tokens(sequence)
 
     def ack_sent(self, samples: Mapping[int, int]) -> None:
-        """Record how much audio was sent to each listener.
+        """Record the number of audio samples that were sent to each listener.
 
         Args:
             samples: Total number of sent samples by request ticket. Tickets of other checkpoints are ignored.

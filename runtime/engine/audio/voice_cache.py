@@ -75,7 +75,8 @@ class VoiceCache:
     Thread: `get` and `make` run on the engine thread. After `start`, `read` runs on the encoding thread.
 
     Args:
-        compute_stream_state: Function that returns the Code2Wav state after a voice's codes, within ``Stream.VOICES``.
+        compute_stream_state: Function that returns the Code2Wav state after a voice's codes. It is called within
+            ``Stream.VOICES``.
     """
 
     def __init__(

@@ -164,7 +164,7 @@ def _setting_of(weights: Weights) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CardSpeed:
-    """Speed of a GPU: weights read in bytes per second, and Code2Wav operations per second."""
+    """Speed of a GPU: memory reads in bytes per second, and Code2Wav operations per second."""
 
     reads: float
     computes: float

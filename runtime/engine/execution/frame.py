@@ -364,7 +364,7 @@ class Frame:
 
 
 def runs_native(device: Device) -> bool:
-    """True if the device is a CPU, whose frames may run as C++ operators."""
+    """True if the device is a CPU, which may run frames as C++ operators."""
     return device.name == "cpu" and not device.holds_graphs
 
 

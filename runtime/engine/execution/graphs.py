@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 class Work(StrEnum):
     """Kind of work that a graph captures.
 
-    The comments list the dimensions of the graph's shape.
+    The comment of each member lists the dimensions of a graph's shape.
     """
 
     DECODE = "decode steps"  # Shape: rows, span, sampling kind.

@@ -1,4 +1,4 @@
-"""Heartbeat of a thread, with which other threads detect a stall."""
+"""Heartbeat of a thread, by which other threads detect that the thread has stalled."""
 
 from __future__ import annotations
 

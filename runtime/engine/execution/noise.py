@@ -93,7 +93,7 @@ class CpuNoise:
 
 
 def hashes_of(width: int) -> Words:
-    """Return the constant for each code that the hash combines with a key.
+    """Return one constant for each code, which the hash combines with a key.
 
     Shapes: result [width] uint32.
     """

@@ -1,6 +1,7 @@
 """Packing of prompt chunks into a few prefill launches of fixed shapes.
 
-A chunk is the part of one prompt that is prefilled at once. A launch processes pieces of equal length.
+A chunk is a part of one prompt: the positions that are prefilled in one step of the engine. A launch processes pieces
+of equal length.
 
 With fused operations, chunks are cut into pieces of ``PIECE_POSITIONS``, and the pieces of all chunks are concatenated.
 A row's result is bitwise independent of the other rows (runtime/device/kernels). A layer writes all keys before it

@@ -110,8 +110,8 @@ def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
 def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
     """Apply top-k and top-p with one sort, and ban all codes below one threshold.
 
-    Both rules keep the codes with the highest scores, so each rule corresponds to a threshold, and the larger threshold
-    applies both. Only operators that run on NPU cores are used.
+    Both rules keep the codes with the highest scores, so each rule is equivalent to a threshold. The larger of the two
+    thresholds satisfies both rules. Only operators that run on NPU cores are used.
 
     Shapes: scores, result [B, V].
     """

@@ -70,7 +70,7 @@ class Code2WavScheduler:
 
     Args:
         sequences: Running sequences by slot.
-        guarded: True if runaway speech after the end of the text is cut.
+        guarded: True if runaway speech after the end of the text is cut off.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Code2WavScheduler:
         self._outputs: deque[_Output] = deque()  # Results from the worker.
 
     def store_frames(self, slots: Slots, codes: Codes) -> None:
-        """Store a new frame of some rows until it is decoded.
+        """Store the new frame of each row in `slots` until the frame is decoded.
 
         Shapes: slots [B], codes [B, Q].
         """

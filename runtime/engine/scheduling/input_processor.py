@@ -154,7 +154,7 @@ class Admission:
         return replace(self, prompt_inputs=replace(self.prompt_inputs, instruct=instruct))
 
     def max_chars(self, tokenizer: TextTokenizer) -> int:
-        """Return a number of characters that fits into a slot for text in any script."""
+        """Return a number of characters whose speech fits into one slot, for text in any script."""
         free_positions, _ = self._free_positions(replace(self.prompt_inputs, body=()), tokenizer)
         return max(1, (free_positions - GRACE_FRAMES) // POSITIONS_PER_CHARACTER)
 

@@ -104,7 +104,7 @@ class Code2WavChunk:
 
     `deadline` is the earliest time at which a listener's buffer becomes empty. `is_urgent` is True for first chunks and
     for short chunks that a listener needs soon. `at_end` is True if this is the last chunk of every row. A row with
-    fewer frames than `size` is at its end and is padded.
+    fewer frames than `size` has no later frames and is padded.
 
     Shapes: slots, frames [B].
     """
@@ -169,7 +169,7 @@ class Scheduler:
         return np.flatnonzero(may)
 
     def is_decoding_fast(self, pace: Pace) -> bool:
-        """True if a decode step is so fast that no row has to pause to make other rows faster."""
+        """True if decode steps are so fast that pausing a row would not help other rows."""
         return pace.step_s <= FAST_STEP_SHARE * self.frame_s
 
     def yields_to_first_audio(self, pace: Pace) -> bool:
@@ -195,7 +195,7 @@ class Scheduler:
 
         The first chunk is small, so that audio starts early. Later chunks grow with the listener's buffer. A chunk is
         not longer than the unplayed audio, unless its decoding will end long before the buffer is empty. A row with an
-        empty buffer gets all its frames at once, because many small calls would slow down a slow machine further.
+        empty buffer gets all its frames in one chunk, because many small calls would slow down a slow machine further.
 
         Example: the last chunk had 4 frames of 80 ms, so the next chunk may have 16 frames. The listener has 600 ms of
         audio. If a decode step takes 10 ms and Code2Wav 2 ms per frame, 16 frames take 192 ms. The chunk keeps its 16
