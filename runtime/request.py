@@ -93,8 +93,8 @@ class Guard(StrEnum):
 class Sampling:
     """Sampling settings of the talker and the code predictor.
 
-    None stands for the value in the checkpoint's generation_config.json. ``greedy`` selects the most probable code at
-    both levels. The repetition penalty and the EOS rules still apply.
+    None stands for the value in the checkpoint's generation_config.json. ``greedy`` selects the most probable code in
+    both networks. The repetition penalty and the EOS rules still apply.
     """
 
     temperature: float | None = None

@@ -1,4 +1,4 @@
-"""Autoscaling policy that chooses a pool's number of replicas from its used slots."""
+"""Autoscaling policy that sets a pool's number of replicas by its fraction of used slots."""
 
 from __future__ import annotations
 

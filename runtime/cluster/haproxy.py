@@ -431,7 +431,7 @@ class HAProxy:
 
 
 def kill_orphan(folder: Path) -> None:
-    """Terminate the HAProxy process that a killed ingress has left in this folder."""
+    """Terminate the HAProxy process of this folder if a killed ingress has left it running."""
     with suppress(OSError, ValueError):
         pid = int((folder / _PID).read_text())
         if is_running(pid, folder):

@@ -75,12 +75,12 @@ def start_ray(address: str | None, namespace: str) -> None:
 def stop_ray(drain_s: float, second_signal: threading.Event) -> None:
     """Stop Ray Serve and Ray on this machine.
 
-    Ray Serve gets `drain_s` and a margin to stop before Ray is stopped. Ray's log lines about its own shutdown are
+    Ray Serve has `drain_s` seconds and a margin to stop. Then Ray is stopped. Ray's log lines about its shutdown are
     suppressed.
 
     Args:
         drain_s: Seconds that running requests have to finish.
-        second_signal: Event that ends the wait.
+        second_signal: Event that is set at a second signal, and ends the wait.
     """
     import ray
     from ray import serve

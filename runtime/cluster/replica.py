@@ -247,7 +247,7 @@ class RuntimeReplica:
             (await self._http.get("/health")).raise_for_status()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        """Return the metrics that `runtime.cluster.autoscaling` uses."""
+        """Return the numbers of used slots and of all slots, for the autoscaling policy."""
         load = (await self._http.get("/ready")).json()
         return {"slots_in_use": float(load["active"] + load["waiting"]), "slots": float(load["slots"])}
 

@@ -1,8 +1,8 @@
 """Markdown parsing with markdown-it: blocks of a text, and the spoken text of each block.
 
-The dialect is CommonMark with strikethrough and check boxes. Some rules differ, so that a line can be classified
-without later lines and no text is lost: A line that begins with ``|`` is a table row. Indented text and HTML are text,
-and only fences are code. A reference definition is one line with an address.
+The dialect is CommonMark with strikethrough and check boxes. Some rules differ, because each line must be classified
+before later lines arrive, and no text may be lost. A line that begins with ``|`` is a table row. Indented text and HTML
+are text, and only fences are code. A reference definition is one line with an address.
 
 The first line ``> [!NOTE]`` of a quotation is spoken as a heading. Footnotes and their marks are not spoken.
 """

@@ -1,8 +1,8 @@
 """Interface of a Code2Wav network that stores the states of all open streams.
 
 ``TorchCode2Wav`` implements the interface with torch operations on any device. ``runtime/model/packed_code2wav.py``
-uses Triton kernels. A result is the 16-bit samples of each row, followed by flags that mark samples that are not
-finite.
+uses Triton kernels. A result contains the 16-bit samples of each row, followed by flags. A nonzero flag marks samples
+that are not finite.
 """
 
 from __future__ import annotations

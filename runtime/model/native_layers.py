@@ -4,8 +4,8 @@ The C++ code is in runtime/device/native/decoder.cpp. A frame of a published che
 operations between the matrix products. Calling a small operation from Python takes about as long as computing it, and
 holds the GIL, which the Code2Wav worker also needs.
 
-The reference implementations, `layers.py` and `code_predictor.py`, are used for other dtypes, such as bfloat16, and if
-no compiler is available.
+The reference implementations, `layers.py` and `code_predictor.py`, are used for dtypes that the C++ operators do not
+support, such as bfloat16, and if no compiler is available.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class Table(nn.Embedding):
 
 
 class Narrow:
-    """Product function that computes in the weight's dtype and returns the dtype of the input."""
+    """Product function that computes in the weight's dtype, and casts to the input's dtype."""
 
     def __init__(self, product: Product, dtype: torch.dtype) -> None:
         self.dtype = dtype

@@ -62,7 +62,7 @@ class PronunciationDictionary:
     def version(self, version_id: str | None) -> Version | None:
         """Return the version with this id, or the latest version if no id is given.
 
-        Return None if the version is not stored, or no longer stored.
+        Return None if no stored version has this id. Old versions may have been dropped.
         """
         if version_id is None:
             return self.latest

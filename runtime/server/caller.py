@@ -60,7 +60,7 @@ CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
 
 
 class Spending:
-    """Bytes of speech generated on the current day (UTC) per account, for all APIs.
+    """Counter of generated speech in bytes per account on the current day (UTC), for all APIs.
 
     Thread: any.
     """

@@ -50,7 +50,8 @@ _CLOSE_TIMEOUT_S = 5.0  # Maximum time for the engine to finish its current fram
 class LoadingStep:
     """Progress of loading the checkpoints.
 
-    `loaded` of the `of` checkpoints are loaded, and `step` describes the current step.
+    `loaded` is the number of loaded checkpoints, `of` is the number of all checkpoints, and `step` describes the
+    current step.
     """
 
     loaded: int = 0

@@ -45,8 +45,8 @@ class DecodedAudio:
 class Downmix:
     """Downmix of multi-channel audio to mono, one block of samples at a time.
 
-    The result is the mean of all channels, or one selected channel. Blocks save memory, because the audio of all
-    channels is never in memory at once.
+    The result is the mean of all channels, or one selected channel. Blocks save memory, because the complete audio of
+    all channels is never in memory.
     """
 
     channel: int | None = None

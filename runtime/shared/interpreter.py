@@ -16,7 +16,7 @@ _usual_intervals_s: list[float] = []  # Original interval, once for each thread 
 
 
 def switch_often() -> None:
-    """Make threads release the GIL after ``SWITCH_INTERVAL_S`` seconds if others wait for it.
+    """Make threads release the GIL after ``SWITCH_INTERVAL_S`` if another thread waits for it.
 
     The engine's thread has to wait for the GIL when it wakes up. Python's default of 5 ms is longer than the generation
     of a frame. The event loop would also wait 5 ms several times per request while another thread computes.

@@ -39,7 +39,7 @@ _LOOKBEHIND_CHARS = 2  # Number of characters before a match that determine if i
 
 
 class Dictionary:
-    """Pronunciation dictionary in a form in which words are found fast.
+    """Pronunciation dictionary that is prepared for a fast search of its words in a text.
 
     Text in square brackets that matches `markup` is protected only if it is a tag, or would become a tag by
     replacements.

@@ -11,7 +11,7 @@ class TimeShare:
 
     Args:
         share: Fraction of the time that may be used, from 0 to 1.
-        burst_s: Seconds that may be used at once.
+        burst_s: Seconds that may be used without a pause.
         max_pause_s: Maximum pause in seconds.
     """
 

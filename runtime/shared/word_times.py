@@ -1,8 +1,8 @@
 """Estimated times of spoken words, for highlighting text during playback.
 
-The times are not measured. While audio is generated, they assume a normal speaking rate, and a word is returned when
-the audio is longer than the word's end time. At the end, the remaining audio is divided between the remaining words by
-length. Times never decrease, and each word is returned once.
+The times are estimates, not measurements. While audio is generated, a normal speaking rate is assumed. A word is
+returned when the audio is longer than the word's end time. After the last audio, the remaining audio is divided between
+the remaining words by length. Times never decrease, and each word is returned once.
 """
 
 from __future__ import annotations

@@ -39,7 +39,10 @@ class AudioMessageEncoder:
         return self._message(data) if data else None
 
     def finish(self, times: TimedWords) -> Reply | None:
-        """End the encoded stream and return a message with the last audio, or None if it is empty."""
+        """End the encoded stream, and return a message with the remaining audio and times.
+
+        The result is None if neither audio nor character times remain.
+        """
         self._pending_words.join(times)
         data = self._writer.finish()
         return self._message(data) if data or self._pending_words.spans else None

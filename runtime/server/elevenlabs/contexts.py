@@ -51,8 +51,8 @@ class Context(Utterance[SynthesisOptions]):
     def add_message(self, message: ClientMessage, now: float) -> None:
         """Append the text of a message to the context.
 
-        All received text is spoken if the message requests it, or if a client that sends complete chunks has ended a
-        chunk.
+        All received text is spoken if the message requests it. If the client sends complete chunks, all received text
+        is also spoken at the end of each chunk.
 
         Raises:
             TextTooLong: The text exceeds the limit.

@@ -167,7 +167,8 @@ class HttpSpeech(ABC, Generic[Body]):
 def base64_json(field: str, data: bytes | bytearray, rest: Reply) -> Iterator[bytes]:
     """Yield a JSON object in pieces: `data` as base64, and then the other fields.
 
-    The base64 text is produced in small pieces, because encoding minutes of audio at once would block the event loop.
+    The base64 text is produced in small pieces, because encoding minutes of audio in one step would block the event
+    loop.
 
     Args:
         field: Name of the field with the base64 text.

@@ -1,4 +1,4 @@
-"""Response types of OpenAI's API and the body of a batch, for the OpenAPI document."""
+"""Types of OpenAI's responses and of the batch request, for the OpenAPI document."""
 
 from __future__ import annotations
 

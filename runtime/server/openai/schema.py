@@ -164,7 +164,7 @@ class SpeechBody(SpeechFields):
 
     @property
     def is_whole(self) -> bool:
-        """True if the response is one complete body, so that its length is known at its start."""
+        """True if the response is one complete body, whose length is known before it is sent."""
         if self.stream is None and self.stream_format is None:
             return self.response_format in FORMATS_WITH_LENGTH
         return self.stream is False

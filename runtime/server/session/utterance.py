@@ -56,7 +56,7 @@ class ChosenVoice(Generic[Config]):
 
 
 class GrowingText:
-    """Streamed text of one utterance: a length limit, a text filter and pause detection."""
+    """Streamed text of one utterance, with a length limit, a text filter and pause detection."""
 
     def __init__(
         self,
@@ -133,8 +133,8 @@ class GrowingText:
 class Utterance(Generic[Config]):
     """Utterance of a session, with one request to the engine.
 
-    `name` is the name of the utterance's context. `number` is never used again, so that a late event is never assigned
-    to another utterance. Queued text is joined to one string. If `keeps_pieces` is True, the queue instead contains the
+    `name` is the name of the utterance's context. `number` is never reused, so that a late event is never assigned to
+    another utterance. Queued text is joined to one string. If `keeps_pieces` is True, the queue instead contains the
     received pieces and flushes in order.
     """
 

@@ -1,4 +1,4 @@
-"""Types of the requests and responses of the voice library's routes, for OpenAPI."""
+"""Request and response types of the voice library's routes, for the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def voices_router(host: Host) -> APIRouter:
         parameters={"format": "voicebox: a profile of that program"},
     )
     async def voice_file(request: Request, name: str, format: str = "") -> Response:
-        """Export a stored voice as a voice file, or as a profile of voicebox."""
+        """Export a stored voice as a voice file, or as a profile for the program voicebox."""
         library, card = find_voice(request, name)
         if format not in ("", "voicebox"):
             raise InvalidConfig(where="format", why="it must be voicebox", param="format")

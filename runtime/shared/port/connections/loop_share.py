@@ -88,8 +88,8 @@ def message_cost(size: int) -> float:
 class SmallReads(asyncio.BufferedProtocol):
     """Protocol mixin that reads at most `READ_BYTES` at a time.
 
-    The event loop serves other connections between two reads. By default, asyncio reads 256 KiB at once, which may
-    contain 43,000 empty WebSocket frames.
+    The event loop serves other connections between two reads. By default, asyncio reads up to 256 KiB in one call, and
+    this data may contain 43,000 empty WebSocket frames.
     """
 
     _read_buffer = bytearray()
