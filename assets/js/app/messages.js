@@ -20,7 +20,13 @@ const MAX_TOASTS = 2; // Maximum number of toasts that are shown at once.
  */
 
 export class Toasts {
-  /** @param {HTMLElement} holder */
+  /**
+   * Create the toasts of the page.
+   *
+   * The holder is the element that contains them.
+   *
+   * @param {HTMLElement} holder
+   */
   constructor(holder) {
     this.holder = holder;
     /** Toasts that stay when the room changes. @type {WeakSet<Element>} */
@@ -126,7 +132,7 @@ export class ErrorMessages {
    */
   shownSinceReady = new Map();
 
-  /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
+  /** Create the error messages of a page. @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {
     this.page = page;
     this.studio = studio;
@@ -181,7 +187,11 @@ export class ErrorMessages {
     this.shownSinceReady.clear();
   }
 
-  /** @param {string} place @param {string|undefined} room @returns {HTMLElement|null} */
+  /**
+   * Return the element for the error of a form field, or null if the field is not shown.
+   *
+   * @param {string} place @param {string|undefined} room @returns {HTMLElement|null}
+   */
   errorElement(place, room) {
     const { current, dock } = this.studio;
     if (!current || room !== current.id) return null;
@@ -216,7 +226,7 @@ export class Undo {
   /** Function that closes the toast with the undo button. @type {(() => void)|null} */
   dismiss = null;
 
-  /** @param {import('./studio.js').Studio} studio */
+  /** Create the undo of a page, which has no action to undo yet. @param {import('./studio.js').Studio} studio */
   constructor(studio) {
     this.studio = studio;
   }
@@ -282,7 +292,11 @@ const OWN = 'shell.note.';
 
 /** Line next to the name of a take, with its queue position or notes about its text. */
 export class Notes {
-  /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
+  /**
+   * Create the notes from the elements of a page.
+   *
+   * @param {HTMLElement} page @param {import('./studio.js').Studio} studio
+   */
   constructor(page, studio) {
     this.studio = studio;
     this.line = getElement(page, '#vw-note');

@@ -10,6 +10,8 @@ const NAMES = { speakers: 'speak' };
 /** The current room in the page's URL, for bookmarks, Back, Forward and reloads. */
 export class RoomAddress {
   /**
+   * Read the room from the URL, and follow later changes of the URL.
+   *
    * @param {string[]} rooms ids of the rooms
    * @param {() => void} onMoved called after Back, Forward, or an edit of the URL
    */
@@ -45,7 +47,13 @@ const SECOND_KEY_TIMEOUT_MS = 1500; // Maximum time between pressing g and the l
 
 /** Keys that open a room (g, then a letter), and the dialog that lists all keys (?). */
 class Shortcuts {
-  /** @param {HTMLDialogElement} sheet @param {(room: string) => void} go */
+  /**
+   * Create the shortcuts.
+   *
+   * `go` opens a room by its id, and `sheet` is the list of all keys.
+   *
+   * @param {HTMLDialogElement} sheet @param {(room: string) => void} go
+   */
   constructor(sheet, go) {
     this.sheet = sheet;
     this.go = go;
@@ -74,7 +82,11 @@ class Shortcuts {
  * Dialogs, form fields and the current room handle their own keys first.
  */
 export class Keys {
-  /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
+  /**
+   * Handle the key presses of a page from now on.
+   *
+   * @param {HTMLElement} page @param {import('./studio.js').Studio} studio
+   */
   constructor(page, studio) {
     this.page = page;
     this.studio = studio;
@@ -84,7 +96,7 @@ export class Keys {
     getElement(page, '[role=tablist]').onkeydown = (event) => this.onTabKey(event);
   }
 
-  /** @param {KeyboardEvent} event */
+  /** Handle a key press outside the dialogs. @param {KeyboardEvent} event */
   onKey(event) {
     const { page, studio } = this;
     if (event.target instanceof Element && event.target.closest('dialog')) return; // A dialog handles its own keys.
@@ -106,7 +118,7 @@ export class Keys {
     }
   }
 
-  /** @param {KeyboardEvent} event */
+  /** Open the next or previous room, if an arrow key was pressed on a tab. @param {KeyboardEvent} event */
   onTabKey({ key }) {
     const step = key === 'ArrowRight' ? 1 : key === 'ArrowLeft' ? -1 : 0;
     if (step === 0) return;

@@ -34,7 +34,11 @@ const DARK = matchMedia('(prefers-color-scheme: dark)');
  * @extends {Emitter<{change: PreferenceValues}>}
  */
 export class Preferences extends Emitter {
-  /** @param {StudioInfo} me @param {Object<string, string>} languages names of the languages by code */
+  /**
+   * Create the preferences from the response of GET studio/me.
+   *
+   * @param {StudioInfo} me @param {Object<string, string>} languages names of the languages by code
+   */
   constructor(me, languages) {
     super();
     const { language, theme } = me.preferences;
@@ -59,7 +63,7 @@ export class Preferences extends Emitter {
     documentElement.style.colorScheme = dark ? 'dark' : 'light';
   }
 
-  /** @param {PreferenceValues} chosen */
+  /** Apply the chosen theme or language, and store the choice in the studio. @param {PreferenceValues} chosen */
   choose(chosen) {
     Object.assign(this, chosen);
     this.paint();
@@ -76,6 +80,8 @@ export class Preferences extends Emitter {
 // --- Signing in and out, if the studio offers it.
 
 /**
+ * Show a link to sign in, or a button to sign out, if the studio has sign-in.
+ *
  * @param {ParentNode} page
  * @param {StudioInfo} me
  * @param {(key: string, values?: Object<string, any>) => string} t

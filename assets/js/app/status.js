@@ -20,7 +20,7 @@ const OFFLINE_TIMEOUT_MS = 2000; // Timeout of the request that checks the conne
  */
 export class Status extends Emitter {
   /**
-   *
+   * Create the status line from the elements of a page, and follow the WebSocket.
    *
    * @param {ParentNode} page
    * @param {import('../../../clients/js/voicewright.js').SpeechSocket} socket
@@ -114,7 +114,11 @@ export class Status extends Emitter {
     }
   }
 
-  /** @param {import('../common/fields.js').ModelCard[]} cards */
+  /**
+   * Set the loaded checkpoints, show their names and emit the event 'models'.
+   *
+   * @param {import('../common/fields.js').ModelCard[]} cards
+   */
   setModels(cards) {
     this.cards = cards;
     this.showModels();
@@ -134,7 +138,7 @@ export class Status extends Emitter {
     this.models.textContent = cards.map(({ id }) => this.realVoices.nameOf(id)).join(' · ');
   }
 
-  /** @param {string} state @param {string} sentence */
+  /** Show a state of the runtime with a sentence that describes it. @param {string} state @param {string} sentence */
   show(state, sentence) {
     this.statusLine.title = '';
     this.statusLine.dataset.state = state;

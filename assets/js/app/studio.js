@@ -79,6 +79,8 @@ export class Studio {
   current = null;
 
   /**
+   * Create the rooms, the player and the connection to the runtime for a page.
+   *
    * @param {HTMLElement} page
    * @param {{presets: import('../common/words.js').Presets, me: import('./preferences.js').StudioInfo, pronunciation: Pronunciation, words: Words, preferences: Preferences}} given
    */
@@ -384,7 +386,7 @@ export class Studio {
     return { text: this.text };
   }
 
-  /** @param {{text: string}} draft */
+  /** Restore the text from a draft. @param {{text: string}} draft */
   recall({ text }) {
     this.text = text;
   }
@@ -515,7 +517,11 @@ export class Studio {
     this.showError('request', this.shortness(take), take.room);
   }
 
-  /** @param {Pick<Take, 'words'|'seconds'|'mode'|'config'>} take */
+  /**
+   * Return a sentence about a take that is shorter than its text, with advice.
+   *
+   * @param {Pick<Take, 'words'|'seconds'|'mode'|'config'>} take
+   */
   shortness({ words, seconds, mode, config }) {
     const way = mode !== 'base' ? 'seed' : config.voice ? 'voice' : config.x_vector_only_mode ? 'recording' : 'words';
     const about = Math.round(expectedSeconds(words));
@@ -594,7 +600,7 @@ export class Studio {
     }
   }
 
-  /** @param {Take} take */
+  /** Add a take to the favourites, or remove it from them. @param {Take} take */
   async star(take) {
     if (!take.record) return;
     try {

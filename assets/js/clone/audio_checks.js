@@ -34,6 +34,8 @@ const MIN_EDGE_SILENCE_S = 0.3; // Shorter silence at an edge is not reported.
 /** List of the quality checks of a reference recording, with buttons that repair it. */
 export class AudioChecks {
   /**
+   * Create the list of checks from the elements of the Clone room.
+   *
    * @param {HTMLElement} root  panel of the Clone room
    * @param {import('../app/studio.js').Studio} studio
    * @param {Object} callbacks
@@ -108,7 +110,11 @@ export class AudioChecks {
     report.advice.push(...advice.filter(({ code }) => code === 'noise'));
   }
 
-  /** @param {number} check @param {Inputs} inputs */
+  /**
+   * Request the checks of a recording and show the result, unless a newer check has started.
+   *
+   * @param {number} check @param {Inputs} inputs
+   */
   async runCheck(check, inputs) {
     try {
       const report = await this.check(inputs);
@@ -126,7 +132,7 @@ export class AudioChecks {
     }
   }
 
-  /** @param {CheckResult} report */
+  /** Show the result of the checks. @param {CheckResult} report */
   show(report) {
     this.report = report;
     this.paint();
@@ -189,7 +195,11 @@ export class AudioChecks {
     return this.item(this.studio.t(`clone.found.${fault.code}`, places), fault.code, remedy, [fault]);
   }
 
-  /** @param {string} code @param {Fault[]} faults @returns {AudioRemedy} */
+  /**
+   * Return the action that corrects the fault with this code.
+   *
+   * @param {string} code @param {Fault[]} faults @returns {AudioRemedy}
+   */
   remedyOf(code, faults) {
     if (code === 'silence' && faults.some((fault) => fault.code === 'pause')) return 'pauses';
     if (code === 'silence') return 'trim';
@@ -211,7 +221,7 @@ export class AudioChecks {
     return figures.flatMap(({ name, faults, db }) => (db === null || faults.some((code) => codes.includes(code)) ? [] : [this.passedItem(name, db)]));
   }
 
-  /** @param {string} name @param {number} db */
+  /** Return a list item for a passed check, with its measured value in dB. @param {string} name @param {number} db */
   passedItem(name, db) {
     const item = this.item(this.studio.t(`clone.ok.${name}`), `ok.${name}`);
     item.className = '';
@@ -235,7 +245,11 @@ export class AudioChecks {
     return own === key || this.studio.words.language === 'en' ? sentence : own;
   }
 
-  /** @param {string} text @param {string} code @param {AudioRemedy} [remedy] @param {Fault[]} [faults] */
+  /**
+   * Return a list item for a fault, with a button if an action can correct it.
+   *
+   * @param {string} text @param {string} code @param {AudioRemedy} [remedy] @param {Fault[]} [faults]
+   */
   item(text, code, remedy, faults) {
     const item = createElement('li', { className: 'vw-care' }, [createElement('b', { textContent: text })]);
     Object.assign(item.dataset, { code, icon: 'care' });
@@ -243,7 +257,11 @@ export class AudioChecks {
     return item;
   }
 
-  /** @param {AudioRemedy} remedy @param {Fault[]} [faults] */
+  /**
+   * Return a button that runs an action that corrects a fault.
+   *
+   * @param {AudioRemedy} remedy @param {Fault[]} [faults]
+   */
   button(remedy, faults = []) {
     const textContent = this.studio.t(`clone.remedy.${remedy}`);
     return createElement('button', { type: 'button', className: 'vw-link', textContent, onclick: () => this.remedies[remedy](faults) });

@@ -14,7 +14,11 @@ class Capture extends AudioWorkletProcessor {
     this.filled = 0;
   }
 
-  /** @param {Float32Array[][]} inputs */
+  /**
+   * Collect the samples of one render quantum, and post each complete block to the page.
+   *
+   * @param {Float32Array[][]} inputs
+   */
   process(inputs) {
     const channel = inputs[0][0];
     if (!channel) return true;

@@ -20,7 +20,7 @@ export class SavedState {
   /** Stored draft until it is restored, or null. @type {Draft|null} */
   pendingDraft = null;
 
-  /** @param {import('./room.js').CloneRoom} room */
+  /** Create the stored state of a Clone room. @param {import('./room.js').CloneRoom} room */
   constructor(room) {
     this.room = room;
   }
@@ -67,7 +67,7 @@ export class SavedState {
     if (here) room.studio.refresh();
   }
 
-  /** @param {Draft} draft */
+  /** Write the values of a draft into the form. @param {Draft} draft */
   write({ transcript, only, name }) {
     const { room } = this;
     room.transcript.value = transcript;
@@ -105,7 +105,7 @@ export class RecordingIntake {
   /** True if the runtime has refused the recording. */
   isRefused = false;
 
-  /** @param {import('./room.js').CloneRoom} room */
+  /** Connect the buttons and the file field of a Clone room. @param {import('./room.js').CloneRoom} room */
   constructor(room) {
     this.room = room;
     this.studio = room.studio;
@@ -150,7 +150,7 @@ export class RecordingIntake {
     return t('clone.too_large_to_open', { is: inMegabytes(is), limit: inMegabytes(limit) });
   }
 
-  /** @param {Int16Array} pcm */
+  /** Use samples of the microphone as the recording. @param {Int16Array} pcm */
   useRecording(pcm) {
     const { room, studio } = this;
     const written = room.transcript.value;
@@ -181,7 +181,7 @@ export class RecordingIntake {
     return isNew && room.partSelector.selectBest();
   }
 
-  /** @param {Reference|null} reference */
+  /** Show a recording in the room, or remove it if the value is null. @param {Reference|null} reference */
   showReference(reference) {
     const { room } = this;
     room.showError('ref_audio', '');
@@ -246,7 +246,7 @@ export class RecordingIntake {
     }));
   }
 
-  /** @param {Error & {param?: string}} error */
+  /** Show an error of the runtime at the recording or at the transcript. @param {Error & {param?: string}} error */
   onRefused(error) {
     this.isRefused = error.param !== 'ref_text';
     this.room.showError(this.isRefused ? 'ref_audio' : 'ref_text', error.message);

@@ -9,7 +9,7 @@ import { Take } from '../player/take.js';
 
 /** Fields of a recording for speech requests and for stored voices. */
 export class CloneRequest {
-  /** @param {import('./room.js').CloneRoom} room */
+  /** Create the request fields of a Clone room. @param {import('./room.js').CloneRoom} room */
   constructor(room) {
     this.room = room;
   }
@@ -68,7 +68,7 @@ export class Comparison {
   /** Last take of a clone that was played, or null. @type {Take|null} */
   last = null;
 
-  /** @param {import('./room.js').CloneRoom} room */
+  /** Connect the play button for the clone in a Clone room. @param {import('./room.js').CloneRoom} room */
   constructor(room) {
     this.room = room;
     this.stage = room.studio.stage;
@@ -141,6 +141,8 @@ export class Comparison {
  */
 export class KeepForm extends Emitter {
   /**
+   * Create the form from the elements of the Clone room.
+   *
    * @param {HTMLElement} root  panel of the room
    * @param {import('../app/studio.js').Studio} studio
    * @param {Comparison} comparison

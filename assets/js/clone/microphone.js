@@ -17,6 +17,8 @@ export function microphoneObstacle() {
 /** Recorder for the microphone, which returns mono samples at 24 kHz. */
 export class Recorder {
   /**
+   * Create a recorder, which does not use the microphone yet.
+   *
    * @param {Object} options
    * @param {number} options.maxSeconds            maximum duration of a recording
    * @param {(level: number, seconds: number) => void} options.onLevel  called with the peak in [0, 1] and the recorded seconds
@@ -92,14 +94,14 @@ export class Recorder {
   }
 }
 
-/** @param {Float32Array} block */
+/** Return the largest absolute value of the samples. @param {Float32Array} block */
 function peak(block) {
   let highest = 0;
   for (const sample of block) highest = Math.max(highest, Math.abs(sample));
   return highest;
 }
 
-/** @param {Float32Array[]} blocks */
+/** Return the samples of all blocks in one array. @param {Float32Array[]} blocks */
 function join(blocks) {
   const all = new Float32Array(blocks.reduce((sum, block) => sum + block.length, 0));
   let at = 0;
@@ -110,7 +112,11 @@ function join(blocks) {
   return all;
 }
 
-/** @param {Float32Array<ArrayBuffer>} samples @param {number} rate */
+/**
+ * Resample mono samples from `rate` in Hz to 24 kHz.
+ *
+ * @param {Float32Array<ArrayBuffer>} samples @param {number} rate
+ */
 async function resample(samples, rate) {
   if (samples.length === 0 || rate === SAMPLE_RATE) return samples;
   const length = Math.ceil((samples.length / rate) * SAMPLE_RATE);
@@ -124,7 +130,7 @@ async function resample(samples, rate) {
   return (await offline.startRendering()).getChannelData(0);
 }
 
-/** @param {Error} refusal */
+/** Return the message key for an error of getUserMedia. @param {Error} refusal */
 function refusalKey(refusal) {
   /** @type {Object<string, string>} */
   const keys = { NotFoundError: 'clone.microphone.not_found', NotAllowedError: 'clone.microphone.refused' };
@@ -145,7 +151,11 @@ const BEAT_MS = 700;
  * @extends {Emitter<{refused: string, recorded: Int16Array}>}
  */
 export class Microphone extends Emitter {
-  /** @param {HTMLElement} root  panel of the room @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the controls of the microphone from the elements of the Clone room.
+   *
+   * @param {HTMLElement} root  panel of the room @param {import('../app/studio.js').Studio} studio
+   */
   constructor(root, studio) {
     super();
     this.studio = studio;
@@ -180,7 +190,7 @@ export class Microphone extends Emitter {
     if (state === 'asking') this.status.textContent = studio.t('clone.microphone.asking');
   }
 
-  /** @param {State} state */
+  /** Change the state, show it and emit the event 'change'. @param {State} state */
   enter(state) {
     this.state = state;
     this.paint();

@@ -21,6 +21,8 @@ const CROSS_FADE_SAMPLES = Math.round(SAMPLE_RATE * 0.008);
 /** Reference audio for cloning: a recording or a file, and its selected part. */
 export class Reference {
   /**
+   * Create reference audio from samples or a file, with all of it selected.
+   *
    * @param {Object} given
    * @param {Int16Array|null} given.pcm     mono samples at 24 kHz, or null if they are not decoded
    * @param {Blob|null} [given.file]             file that is sent if there are no samples
@@ -98,7 +100,13 @@ export class Reference {
     return { start: this.start, end: this.end, cuts: this.cuts };
   }
 
-  /** @param {{start: number, end: number, cuts?: TimeSpan[]}} choice */
+  /**
+   * Select a part of the recording, without the spans in `cuts`.
+   *
+   * All times are in seconds.
+   *
+   * @param {{start: number, end: number, cuts?: TimeSpan[]}} choice
+   */
   select({ start, end, cuts = [] }) {
     this.start = Math.max(0, Math.min(start, this.seconds));
     this.end = Math.max(this.start, Math.min(end, this.seconds, this.start + this.maxSeconds));
@@ -174,7 +182,11 @@ function joined(pieces) {
 
 /** Error for a file that is too large or too long for the page. */
 export class FileTooLarge extends Error {
-  /** @param {'large'|'long'} what @param {number} is size in bytes, or duration in seconds @param {number} limit */
+  /**
+   * Create the error for a file that exceeds a limit.
+   *
+   * @param {'large'|'long'} what @param {number} is size in bytes, or duration in seconds @param {number} limit
+   */
   constructor(what, is, limit) {
     super(`The file is too ${what}: ${is}; the limit is ${limit}`);
     this.what = what;
@@ -198,6 +210,8 @@ export async function decoded(file) {
 }
 
 /**
+ * Decode an audio file to 24 kHz.
+ *
  * @param {Blob} file
  * @returns {Promise<AudioBuffer|null>} decoded audio, or null if this browser cannot decode the file
  */
@@ -228,7 +242,7 @@ export function mixed(buffer) {
   return energy(mono) < MIN_MIX_ENERGY * expected ? channels[energies.indexOf(Math.max(...energies))] : mono;
 }
 
-/** @param {Float32Array} samples */
+/** Return the sum of the squared samples. @param {Float32Array} samples */
 function energy(samples) {
   let sum = 0;
   for (const sample of samples) sum += sample * sample;

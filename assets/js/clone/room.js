@@ -28,7 +28,11 @@ export class CloneRoom {
   /** @type {'base'} */
   mode = 'base';
 
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the Clone room from its panel on the page.
+   *
+   * @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio
+   */
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
@@ -69,7 +73,7 @@ export class CloneRoom {
     this.view.paint();
   }
 
-  /** @param {string} name id of the element without the prefix vw-clone- */
+  /** Return an element of the room. @param {string} name id of the element without the prefix vw-clone- */
   find(name) {
     return getElement(this.root, `#vw-clone-${name}`);
   }
@@ -127,7 +131,7 @@ export class CloneRoom {
     };
   }
 
-  /** @param {string} field @param {string} sentence */
+  /** Show an error at a form field of this room. @param {string} field @param {string} sentence */
   showError(field, sentence) {
     this.studio.showError(field, sentence, this.id);
   }
@@ -169,7 +173,11 @@ export class CloneRoom {
     this.view.paint();
   }
 
-  /** @param {import('../app/studio.js').RestoredTake} take @returns {import('../app/studio.js').UndoFunction} */
+  /**
+   * Restore the form from a stored take, and return a function that undoes this.
+   *
+   * @param {import('../app/studio.js').RestoredTake} take @returns {import('../app/studio.js').UndoFunction}
+   */
   restore({ config, reference }) {
     const back = this.savedState.undoFunction();
     this.language.value = config.language ?? 'auto';
@@ -197,7 +205,7 @@ export class CloneRoom {
     return this.savedState.draft();
   }
 
-  /** @param {import('./intake.js').Draft} draft */
+  /** Restore the recording of a draft, which must be loaded first. @param {import('./intake.js').Draft} draft */
   reopen(draft) {
     return this.savedState.reopen(draft);
   }
@@ -240,7 +248,7 @@ export class CloneRoom {
     return { mode, config, text: studio.text, ...source };
   }
 
-  /** @param {{clicked: number}} how */
+  /** Speak the text with the selected voice, and play the take. @param {{clicked: number}} how */
   async speakNow({ clicked }) {
     const { studio } = this;
     studio.stage.play(studio.say({ room: this.id, ...this.presentRequest(), seed: studio.variation.nextSeed() }), { clicked });
@@ -274,7 +282,7 @@ export class CloneRoom {
     this.transcript.focus();
   }
 
-  /** @param {StoredVoice} voice */
+  /** Show the voice that was saved from the recording. @param {StoredVoice} voice */
   onKept(voice) {
     const { studio } = this;
     this.savedVoice = voice;

@@ -133,7 +133,7 @@ export function faultsOf(analysis, { start, end, cuts }) {
   return found.sort((one, other) => one.at - other.at);
 }
 
-/** @param {Stretch} one */
+/** Extend a time span by 30 ms in both directions. @param {Stretch} one */
 function padded({ start, end }) {
   return { start: Math.max(0, start - 0.03), end: end + 0.03 };
 }
@@ -150,6 +150,8 @@ const AT_EDGE_S = 0.6;
 /** Selection of the part of a recording that the runtime receives as reference audio. */
 export class PartSelector {
   /**
+   * Create a selector without a recording.
+   *
    * @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged called when the selection changes
    */
   constructor(studio, onChanged) {
@@ -214,7 +216,7 @@ export class PartSelector {
     });
   }
 
-  /** @param {import('./speech_detection.js').TimeSpan} span */
+  /** Remove a time span from the selection. @param {import('./speech_detection.js').TimeSpan} span */
   cut(span) {
     const { reference } = this;
     if (!reference) return;

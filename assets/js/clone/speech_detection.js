@@ -327,12 +327,20 @@ function fill(flags, value, gap, canFill = () => true) {
   }
 }
 
-/** @param {Uint8Array} flags @param {number} seconds duration of the whole recording @returns {TimeSpan[]} */
+/**
+ * Return the time spans of consecutive frames whose flag has this value.
+ *
+ * @param {Uint8Array} flags @param {number} seconds duration of the whole recording @returns {TimeSpan[]}
+ */
 function stretches(flags, seconds, value = 1) {
   return runs(flags, value).map(([from, to]) => ({ start: from * FRAME_S, end: Math.min(seconds, to * FRAME_S) }));
 }
 
-/** @param {Float32Array} values @param {number} share */
+/**
+ * Return the quantile of the values, where `share` is between 0 and 1.
+ *
+ * @param {Float32Array} values @param {number} share
+ */
 function quantile(values, share) {
   if (values.length === 0) return QUIETEST_DB;
   const sorted = values.slice().sort();

@@ -19,6 +19,8 @@ export function addressed() {
 /** The three steps of the Clone room, of which one is open at a time. */
 export class Steps {
   /**
+   * Create the steps from the elements of the Clone room.
+   *
    * @param {HTMLElement} root  panel of the room
    * @param {Object} callbacks
    * @param {import('../common/words.js').Words} callbacks.words
@@ -110,7 +112,7 @@ export class Steps {
 
 /** Rendering of the Clone room: visible parts, primary button, and outcomes of the steps. */
 export class CloneView {
-  /** @param {import('./room.js').CloneRoom} room */
+  /** Find the elements of the Clone room that this view updates. @param {import('./room.js').CloneRoom} room */
   constructor(room) {
     this.room = room;
     this.recording = getElement(room.root, '#vw-clone-recording');

@@ -16,6 +16,8 @@ export class StoredVoiceSelect {
   awaitedId = '';
 
   /**
+   * Create the selector from the elements of the Clone room.
+   *
    * @param {HTMLElement} room panel of the room @param {import('../app/studio.js').Studio} studio @param {() => void}
    * onChange called when the selection or the list changes
    */
@@ -53,7 +55,7 @@ export class StoredVoiceSelect {
     else this.onChange();
   }
 
-  /** @param {{id: string}} voice */
+  /** Select a stored voice. @param {{id: string}} voice */
   choose({ id }) {
     this.onChange(); // Update the options first, because a new voice is not among them yet.
     this.value = id;
@@ -69,7 +71,7 @@ export class StoredVoiceSelect {
     if (chosen) this.describe(chosen);
   }
 
-  /** @param {StoredVoice} voice */
+  /** Show the description, duration, tags and transcript of a stored voice. @param {StoredVoice} voice */
   describe({ description, transcript, seconds, tags }) {
     const about = [description, `${seconds.toFixed(1)} s`, ...tags.map((tag) => `#${tag}`)];
     this.about.textContent = about.filter(Boolean).join(' · ');
@@ -84,7 +86,11 @@ export class ReferencePlayback {
   /** Player object for the recording that was played last, or null. @type {import('../player/take.js').Take|null} */
   playingTake = null;
 
-  /** @param {HTMLElement} root panel of the room @param {import('./room.js').CloneRoom} room */
+  /**
+   * Connect the play buttons of the Clone room.
+   *
+   * @param {HTMLElement} root panel of the room @param {import('./room.js').CloneRoom} room
+   */
   constructor(root, room) {
     this.room = room;
     this.studio = room.studio;

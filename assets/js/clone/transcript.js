@@ -10,7 +10,11 @@ import { MISMATCH } from './audio_checks.js';
 const ALIKE = 0.75;
 const MIN_COMPARED_LETTERS = 8;
 
-/** @param {string} first @param {string} second */
+/**
+ * Return true if two texts have most pairs of adjacent letters in common.
+ *
+ * @param {string} first @param {string} second
+ */
 export function areSimilar(first, second) {
   const [a, b] = [first, second].map(letters);
   if (Math.min(a.length, b.length) < MIN_COMPARED_LETTERS) return a === b && a.length > 0;
@@ -66,12 +70,12 @@ export function compareWords(expected, recognised, language) {
   return { words, heard: fits[0][0], extra: [...extra, ...theirs.slice(k)] };
 }
 
-/** @param {string} text @param {string} [language] */
+/** Return the words of a text, without spaces and punctuation. @param {string} text @param {string} [language] */
 function wordsOf(text, language) {
   return [...new Intl.Segmenter(language, { granularity: 'word' }).segment(text)].filter(({ isWordLike }) => isWordLike).map(({ segment }) => segment);
 }
 
-/** @param {string} word */
+/** Return a word in lower case and in the Unicode form NFKC, for comparisons. @param {string} word */
 function normalised(word) {
   return word.normalize('NFKC').toLowerCase();
 }
@@ -87,6 +91,8 @@ const MIN_COMMON_SHARE = 0.75;
 /** Transcript field of a recording, with speech recognition and a comparison. */
 export class Transcript {
   /**
+   * Create the transcript from the elements of the Clone room.
+   *
    * @param {HTMLElement} root panel of the room
    * @param {import('../app/studio.js').Studio} studio
    * @param {() => void} onChanged
@@ -143,7 +149,7 @@ export class Transcript {
     this.paint();
   }
 
-  /** @param {string} sentence */
+  /** Show a note below the transcript, or hide the note if the sentence is empty. @param {string} sentence */
   showNote(sentence) {
     this.note.hidden = !sentence;
     this.note.textContent = sentence;
@@ -293,7 +299,11 @@ export class Transcript {
     }
   }
 
-  /** @param {string} text @param {string} recogniser */
+  /**
+   * Use the result of speech recognition as the transcript, or compare both texts.
+   *
+   * @param {string} text @param {string} recogniser
+   */
   useResult(text, recogniser) {
     const { studio, selection } = this;
     this.result = text ? { text, selection } : null;

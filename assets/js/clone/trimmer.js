@@ -20,7 +20,7 @@ const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDow
 
 /** Waveform of a recording with two handles that set the start and the end of a part. */
 export class Trimmer extends EventTarget {
-  /** @param {HTMLElement} root */
+  /** Create the waveform and its handles from the elements of the Clone room. @param {HTMLElement} root */
   constructor(root) {
     super();
     this.root = root;
@@ -39,7 +39,11 @@ export class Trimmer extends EventTarget {
     for (const handle of this.handles) handle.onkeydown = (event) => this.onKey(event, handle);
   }
 
-  /** @param {import('./reference.js').Reference|null} reference */
+  /**
+   * Show the waveform of a recording, or an empty one if the value is null.
+   *
+   * @param {import('./reference.js').Reference|null} reference
+   */
   show(reference) {
     this.reference = reference;
     this.peaks = new Peaks();
@@ -96,13 +100,13 @@ export class Trimmer extends EventTarget {
     };
   }
 
-  /** @param {PointerEvent} event */
+  /** Return the position of the pointer in seconds of the recording. @param {PointerEvent} event */
   secondsAt({ clientX }) {
     const { left, width } = this.canvas.getBoundingClientRect();
     return ((clientX - left) / width) * (this.reference?.seconds ?? 0);
   }
 
-  /** @param {KeyboardEvent} event @param {HTMLElement} handle */
+  /** Move a handle by an arrow key, Page Up or Page Down. @param {KeyboardEvent} event @param {HTMLElement} handle */
   onKey(event, handle) {
     if (!this.reference) return;
     const edge = edgeOf(handle);

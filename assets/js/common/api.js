@@ -13,7 +13,13 @@ import { errorSentence } from './server_messages.js';
  *   StudioError, SpeechError of the client, or FieldError (fields.js)
  */
 
-/** @param {unknown} error @returns {AppError} */
+/**
+ * Return a caught value as an Error.
+ *
+ * Code may throw values of any type.
+ *
+ * @param {unknown} error @returns {AppError}
+ */
 export function errorOf(error) {
   return error instanceof Error ? error : new Error(String(error));
 }
@@ -22,7 +28,13 @@ export function errorOf(error) {
 
 /** Error of a request that failed or was refused, with a stable code. */
 export class StudioError extends Error {
-  /** @param {{code: string, message: string, param?: string|null, status?: number}} fields */
+  /**
+   * Create the error from the fields of a response.
+   *
+   * `status` is 0 if there was no response.
+   *
+   * @param {{code: string, message: string, param?: string|null, status?: number}} fields
+   */
   constructor({ code, message, param = null, status = 0 }) {
     super(message);
     this.code = code;
@@ -50,7 +62,7 @@ export function address(path) {
   return new URL(path, document.baseURI);
 }
 
-/** @param {Response} response */
+/** Return the StudioError for a response with an error status. @param {Response} response */
 async function refusal(response) {
   /** @type {Object<string, any>} */
   let fields = {};
@@ -67,7 +79,11 @@ async function refusal(response) {
   });
 }
 
-/** @param {string} path @param {RequestInit} [options] @returns {Promise<Response>} */
+/**
+ * Send a request and return its response, or throw a StudioError.
+ *
+ * @param {string} path @param {RequestInit} [options] @returns {Promise<Response>}
+ */
 async function request(path, options = {}) {
   let response;
   try {
@@ -81,7 +97,11 @@ async function request(path, options = {}) {
   return response;
 }
 
-/** @param {string} method @param {string} path @param {Object<string, any>} [json] */
+/**
+ * Send a request with a JSON body, and return the JSON of the response.
+ *
+ * @param {string} method @param {string} path @param {Object<string, any>} [json]
+ */
 async function send(method, path, json) {
   const body = json === undefined ? undefined : JSON.stringify(json);
   /** @type {Record<string, string>} */

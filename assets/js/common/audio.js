@@ -3,6 +3,10 @@
 export const SAMPLE_RATE = 24000;
 
 /**
+ * Return 16-bit mono samples as a WAV file.
+ *
+ * The sample rate is in Hz.
+ *
  * @param {Int16Array[]} chunks
  * @param {number} sampleRate
  * @returns {Blob}

@@ -39,7 +39,7 @@ export function timeOfDay(at, language) {
   return new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(at).replaceAll(' ', '\u00a0');
 }
 
-/** @param {string} words @param {string} language */
+/** Return a text with a capital first letter. @param {string} words @param {string} language */
 function capitalised(words, language) {
   return words.slice(0, 1).toLocaleUpperCase(language) + words.slice(1);
 }

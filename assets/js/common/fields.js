@@ -21,7 +21,7 @@ import { createElement } from './elements.js';
 
 /** Error that the page shows at a form field. */
 export class FieldError extends Error {
-  /** @param {string} field @param {string} sentence */
+  /** Create the error of a form field, with a sentence for the user. @param {string} field @param {string} sentence */
   constructor(field, sentence) {
     super(sentence);
     this.field = field;
@@ -89,7 +89,11 @@ export function languageName(name, page = document.documentElement.lang || 'en')
   return (tag && new Intl.DisplayNames([page], { type: 'language' }).of(tag)) || speakerTitle(name);
 }
 
-/** @param {HTMLSelectElement} select @param {ModelCard} card @param {(key: string) => string} t */
+/**
+ * Fill a select element with the languages of a checkpoint, and with "automatic".
+ *
+ * @param {HTMLSelectElement} select @param {ModelCard} card @param {(key: string) => string} t
+ */
 export function fillLanguages(select, card, t) {
   fillSelect(select, [['auto', t('shell.auto')], ...card.languages.map((name) => [name, languageName(name)])]);
 }

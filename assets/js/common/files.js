@@ -47,7 +47,13 @@ export async function digestOf(blob) {
 
 // --- Files that are dropped on an element, which is highlighted during the drag (`vw-drop`).
 
-/** @param {HTMLElement} element @param {(files: File[]) => void} onFiles */
+/**
+ * Let the user drop files on an element.
+ *
+ * `onFiles` receives the dropped files.
+ *
+ * @param {HTMLElement} element @param {(files: File[]) => void} onFiles
+ */
 export function acceptDrops(element, onFiles) {
   /** @param {boolean} on */
   const hover = (on) => element.classList.toggle('vw-drop', on);

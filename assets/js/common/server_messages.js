@@ -56,7 +56,11 @@ export function nameOf(message) {
   return find(message)?.key.slice(PHRASE.length) ?? null;
 }
 
-/** @param {string} message @returns {{key: string, groups: Object<string, string>}|null} */
+/**
+ * Return the key and the variable parts of a server's message, or null if it is unknown.
+ *
+ * @param {string} message @returns {{key: string, groups: Object<string, string>}|null}
+ */
 function find(message) {
   const key = phrases.whole.get(message);
   if (key) return { key, groups: {} };

@@ -43,7 +43,7 @@ function rememberText(storage, key, text) {
 const DATABASE = 'voicewright';
 const STORE = 'recordings';
 
-/** @returns {Promise<IDBDatabase>} */
+/** Open the database of the page, and create it if necessary. @returns {Promise<IDBDatabase>} */
 function opened() {
   return new Promise((resolve, reject) => {
     const request = indexedDB.open(DATABASE, 1);
@@ -53,7 +53,11 @@ function opened() {
   });
 }
 
-/** @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} makeRequest */
+/**
+ * Run one request on the database and return its result, or undefined if it fails.
+ *
+ * @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} makeRequest
+ */
 async function runTransaction(mode, makeRequest) {
   try {
     const database = await opened();
@@ -97,7 +101,7 @@ const SAVE_TIME_RATIO = 20; // The delay is at least this multiple of the durati
 
 /** Drafts of all rooms, which the browser stores to restore them after a reload. */
 export class Drafts {
-  /** @param {Source[]} sources */
+  /** Save the drafts of these sources whenever the user changes a form. @param {Source[]} sources */
   constructor(sources) {
     this.sources = sources.filter(({ draft }) => draft);
     /**
@@ -127,7 +131,7 @@ export class Drafts {
     }
   }
 
-  /** @param {string} id @returns {Draft|null} */
+  /** Return the stored draft of a source, or null if there is no draft. @param {string} id @returns {Draft|null} */
   read(id) {
     return recall('sessionStorage', PREFIX + id) ?? recall('localStorage', PREFIX + id);
   }

@@ -37,7 +37,7 @@ const TAG_AND_SPACE = new RegExp(`(^|\\s)?(${TAG.source})[ \\t]*`, TAG.flags);
 const PAUSE = /^(?:<break\b.*|\[\s*(?:pause|break)(?:\s*[\s:=]\s*\d{1,6}(?:[.,]\d{1,6})?\s*(?:ms|milliseconds?|s|secs?|seconds?)?)?\s*\])$/iu;
 const STYLE = /^\[\s*(?:neutral\s*\]|(?:style|风格|語氣|语气)\s*[:：=])/iu;
 
-/** @param {string} text */
+/** Return true if a text contains a tag, such as [pause 1s]. @param {string} text */
 export function hasTags(text) {
   return tagsOf(text).length > 0;
 }

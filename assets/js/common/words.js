@@ -76,7 +76,11 @@ export class Words {
   }
 }
 
-/** @param {string} language @returns {Promise<Object<string, string>>} */
+/**
+ * Load the texts of a language from the studio, as a map of message keys to texts.
+ *
+ * @param {string} language @returns {Promise<Object<string, string>>}
+ */
 async function loadTexts(language) {
   return (await api.request(`studio/bundle/${language}.json`, { cache: 'default' })).json();
 }

@@ -34,6 +34,8 @@ class TakeWaveform extends Waveform {
  */
 export class TakeCard extends Emitter {
   /**
+   * Create the card of a take from a template.
+   *
    * @param {HTMLTemplateElement} template
    * @param {{take: Take, letter: string, set: number, description: string, note?: string|null, voice?: SavedVoice|null}} given
    *   description: description of the voice, also if the take clones another take; note: message key of a note
@@ -111,7 +113,7 @@ export class TakeCard extends Emitter {
     return this.take.samples > 0 || this.take.isReceiving;
   }
 
-  /** @param {string} type */
+  /** Update the card after an event of its take. @param {string} type */
   changed(type) {
     if (type === 'progress' && this.state === this.shown) return this.updateDuration();
     this.refresh();

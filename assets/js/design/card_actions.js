@@ -7,6 +7,8 @@ import { audioUrl } from '../player/stage_panel.js';
 /** Menu of a take in the Design room, which all cards share. */
 export class TakeMenu {
   /**
+   * Connect the buttons of the menu.
+   *
    * @param {HTMLElement} root popover with the menu
    * @param {(key: string, values?: Object<string, any>) => string} t
    * @param {{again: (card: import('./card.js').TakeCard) => void, drop: (card: import('./card.js').TakeCard) => void}} acts
@@ -49,7 +51,7 @@ export class TakeMenu {
 
 /** Actions on the takes of the Design room: save, speak, vary and delete. */
 export class CardActions {
-  /** @param {import('./room.js').DesignRoom} room */
+  /** Create the actions of a Design room. @param {import('./room.js').DesignRoom} room */
   constructor(room) {
     this.room = room;
     this.studio = room.studio;
@@ -65,7 +67,13 @@ export class CardActions {
     if (change) return requests.requestChanged(card, { change, clicked });
   }
 
-  /** @param {TakeCard} card */
+  /**
+   * Open the form that saves a take as a voice.
+   *
+   * Without cloning, make the take a favourite.
+   *
+   * @param {TakeCard} card
+   */
   async saveVoice(card) {
     const { room } = this;
     if (room.canClone) {
@@ -79,7 +87,11 @@ export class CardActions {
     this.studio.showError('request', this.room.t('design.kept_favourite', { letter: card.name }));
   }
 
-  /** @param {{card: TakeCard, voice: import('./card.js').SavedVoice, isAsked: boolean}} kept */
+  /**
+   * Show that a take was saved as a voice, and offer undo.
+   *
+   * @param {{card: TakeCard, voice: import('./card.js').SavedVoice, isAsked: boolean}} kept
+   */
   onKept({ card, voice, isAsked }) {
     card.savedAs = voice;
     card.refresh();
@@ -91,7 +103,7 @@ export class CardActions {
     });
   }
 
-  /** @param {{id: string}} voice */
+  /** Delete a voice that was saved by mistake. @param {{id: string}} voice */
   async undoKeep(voice) {
     await this.studio.api.delete(`studio/voices/${voice.id}`);
     await this.studio.voices.refresh();
@@ -103,12 +115,12 @@ export class CardActions {
     (first ?? card.play).focus({ preventScroll: true });
   }
 
-  /** @param {TakeCard} card */
+  /** Open the Speak room with the voice that was saved from a take. @param {TakeCard} card */
   use({ voice }) {
     if (voice) this.studio.go('speakers', { voice: voice.id });
   }
 
-  /** @param {TakeCard} card */
+  /** Delete a take and its card, and offer undo. @param {TakeCard} card */
   async drop(card) {
     const { take } = card;
     const { room } = this;

@@ -17,6 +17,8 @@ export class DesignedVoices {
   showsAll = false;
 
   /**
+   * Create the list from the elements of the Design room.
+   *
    * @param {HTMLElement} root panel of the room
    * @param {import('../app/studio.js').Studio} studio
    * @param {{again: (voice: StoredVoice) => void}} acts
@@ -47,7 +49,11 @@ export class DesignedVoices {
     }
   }
 
-  /** @param {StoredVoice} voice @param {boolean} open */
+  /**
+   * Return the list item of a voice, with a description of its origin.
+   *
+   * @param {StoredVoice} voice @param {boolean} open
+   */
   entry(voice, open) {
     const { t } = this.studio;
     const summary = createElement('summary', { textContent: t('design.from') });
@@ -66,13 +72,17 @@ export class DesignedVoices {
     return entry;
   }
 
-  /** @param {string} key @param {StoredVoice} voice @param {() => void} onclick */
+  /**
+   * Return a button whose accessible name contains the name of the voice.
+   *
+   * @param {string} key @param {StoredVoice} voice @param {() => void} onclick
+   */
   button(key, voice, onclick) {
     const textContent = this.studio.t(key);
     return createElement('button', { type: 'button', textContent, onclick, ariaLabel: `${textContent}: ${voice.name}` });
   }
 
-  /** @param {Object<string, string>} provenance */
+  /** Return a list of the values from which a voice was generated. @param {Object<string, string>} provenance */
   origin(provenance) {
     const rows = TOLD.filter((name) => provenance[name]).map((name) =>
       createElement('div', {}, [
@@ -98,7 +108,11 @@ export class BlendForm {
   /** @type {ReturnType<typeof setTimeout>|undefined} */
   playTimer = undefined;
 
-  /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the form from the elements of the Design room.
+   *
+   * @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio
+   */
   constructor(root, studio) {
     this.studio = studio;
     this.root = getElement(root, '#vw-blend');

@@ -18,7 +18,7 @@ export const SHORTEST_REFERENCE = 3;
  */
 export const MIN_REFERENCE_S = 1;
 
-/** @param {{seconds: number}} take */
+/** Return true if a take is too short to clone it well. @param {{seconds: number}} take */
 export const isShort = (take) => take.seconds < SHORTEST_REFERENCE;
 
 /**
@@ -37,7 +37,11 @@ export const isShort = (take) => take.seconds < SHORTEST_REFERENCE;
  * @extends {Emitter<{kept: CardEvent & {voice: import('./card.js').SavedVoice, isAsked: boolean}, longer: CardEvent, closed: CardEvent}>}
  */
 export class KeepForm extends Emitter {
-  /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the form from the elements of the Design room.
+   *
+   * @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio
+   */
   constructor(root, studio) {
     super();
     this.studio = studio;
@@ -178,7 +182,7 @@ export class KeepForm extends Emitter {
     }
   }
 
-  /** @param {'name'|'rest'} place @param {string} sentence */
+  /** Show an error at the name, or at the end of the form. @param {'name'|'rest'} place @param {string} sentence */
   showError(place, sentence) {
     this.showErrors(place === 'name' ? sentence : '', place === 'name' ? '' : sentence);
     if (place === 'name') this.name.focus({ preventScroll: true });

@@ -33,7 +33,11 @@ const MIN_PEAK_HEIGHT = 0.3; // Peaks below this fraction of the height are not 
 
 /** Playback of the Design room's takes (voice samples) at equal loudness. */
 export class TakePlayback {
-  /** @param {import('../player/stage.js').Stage} stage @param {() => TakeCard[]} cards returns all shown cards */
+  /**
+   * Create the playback for the cards of the Design room.
+   *
+   * @param {import('../player/stage.js').Stage} stage @param {() => TakeCard[]} cards returns all shown cards
+   */
   constructor(stage, cards) {
     this.stage = stage;
     this.cards = cards;

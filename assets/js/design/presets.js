@@ -13,6 +13,8 @@ import { languageName, tagOf } from '../common/fields.js';
 /** Buttons from which the user chooses the description of a voice. @extends {Emitter<{choose: Design}>} */
 export class PresetPicker extends Emitter {
   /**
+   * Create the picker from the elements of the Design room.
+   *
    * @param {ParentNode} root
    * @param {Design[]} designs
    * @param {(key: string, values?: Object<string, any>) => string} t
@@ -30,7 +32,7 @@ export class PresetPicker extends Emitter {
     this.fill();
   }
 
-  /** @param {ModelCard} card */
+  /** Show the presets of the languages that a checkpoint speaks. @param {ModelCard} card */
   showPresets(card) {
     this.spoken = card.languages;
     this.fill();
@@ -48,7 +50,7 @@ export class PresetPicker extends Emitter {
     this.list();
   }
 
-  /** @param {string[]} languages */
+  /** Return the option group of the languages that the checkpoint does not speak. @param {string[]} languages */
   group(languages) {
     if (languages.length === 0) return [];
     const group = createElement('optgroup', { label: this.t('design.not_spoken') });
@@ -56,7 +58,7 @@ export class PresetPicker extends Emitter {
     return [group];
   }
 
-  /** @param {string} language */
+  /** Return true if the checkpoint speaks a language, or if no checkpoint is known yet. @param {string} language */
   speaks(language) {
     return this.spoken.length === 0 || this.spoken.includes(language);
   }
@@ -74,7 +76,7 @@ export class PresetPicker extends Emitter {
     for (const chip of getElements(this.chips, 'button')) chip.setAttribute('aria-pressed', String(chip.title === chosen?.text));
   }
 
-  /** @param {Design} design */
+  /** Return a button that chooses a description. @param {Design} design */
   chip(design) {
     const chip = createElement('button', { type: 'button', textContent: design.name, title: design.text });
     chip.onclick = () => this.emit('choose', design);

@@ -36,7 +36,11 @@ export class DesignRoom {
   /** @type {'voice_design'} */
   mode = 'voice_design';
 
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the Design room from its panel on the page.
+   *
+   * @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio
+   */
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
@@ -92,7 +96,7 @@ export class DesignRoom {
     this.designedVoices.refresh();
   }
 
-  /** @param {string} description */
+  /** Write a description into the form. @param {string} description */
   describe(description) {
     this.description.value = description;
     this.picker.mark(description);
@@ -140,7 +144,7 @@ export class DesignRoom {
     return { description: description.value, language: language.value, count: shownSets.count, sets: savedSets.draft() };
   }
 
-  /** @param {Draft} draft */
+  /** Restore the form from a draft. @param {Draft} draft */
   recall({ description, language, count = 0 }) {
     this.hint.textContent = '';
     this.describe(description);
@@ -153,12 +157,20 @@ export class DesignRoom {
     return this.savedSets.reopen(sets);
   }
 
-  /** @param {import('../player/take.js').Take} take */
+  /**
+   * Return the position of a take among the sets, for a request after a reload.
+   *
+   * @param {import('../player/take.js').Take} take
+   */
   placeOf(take) {
     return this.savedSets.placeOf(take);
   }
 
-  /** @param {import('../player/take.js').Take} take @param {import('./sets.js').SetPosition} place */
+  /**
+   * Show a take again at its position among the sets, after a reload.
+   *
+   * @param {import('../player/take.js').Take} take @param {import('./sets.js').SetPosition} place
+   */
   regain(take, place) {
     return this.savedSets.regain(take, place);
   }
@@ -251,7 +263,7 @@ export class DesignRoom {
     this.fillFrom({ text: transcript || this.studio.text, config: { instructions: description, language }, seed: known });
   }
 
-  /** @param {string} description @param {string} language */
+  /** Write a description and a language into the form. @param {string} description @param {string} language */
   fill(description, language) {
     this.describe(description);
     this.language.value = language;
@@ -307,7 +319,7 @@ export class DesignRoom {
 
   // --- Playback.
 
-  /** @param {KeyboardEvent} event */
+  /** Play the take of the newest set whose number was pressed. @param {KeyboardEvent} event */
   onKey({ code, shiftKey }) {
     const [, digit] = /^(?:Digit|Numpad)([1-9])$/.exec(code) ?? [];
     const card = this.shownSets.sets[0]?.cards.find(({ key }) => key === Number(digit));

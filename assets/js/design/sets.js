@@ -13,6 +13,8 @@ import { TakeCard } from './card.js';
 /** Set of the takes (voice samples) of one request, with one card for each take. */
 export class TakeSet {
   /**
+   * Create an empty set from a template.
+   *
    * @param {HTMLTemplateElement} template
    * @param {{number: number, at: number, origin: Origin}} given  at: time in milliseconds since 1970
    * @param {(key: string, values?: Object<string, any>) => string} t
@@ -43,7 +45,7 @@ export class TakeSet {
     this.cards.splice(place, 0, card);
   }
 
-  /** @param {TakeCard} card */
+  /** Remove a card from the set and from the page. @param {TakeCard} card */
   removeCard(card) {
     this.cards = this.cards.filter((other) => other !== card);
     card.element.remove();
@@ -87,7 +89,7 @@ export class TakeSet {
  */
 
 export class SavedSets {
-  /** @param {import('./room.js').DesignRoom} room */
+  /** Create the stored sets of a Design room. @param {import('./room.js').DesignRoom} room */
   constructor(room) {
     this.room = room;
     /** Sets that are still being loaded. @type {StoredSet[]} */
@@ -112,7 +114,7 @@ export class SavedSets {
     return (this.restored = this.restoreSets(sets));
   }
 
-  /** @param {StoredSet[]} sets */
+  /** Show the stored sets again, and load their takes. @param {StoredSet[]} sets */
   async restoreSets(sets) {
     this.pendingSets = sets;
     this.room.showRestoring(sets.length > 0);
@@ -174,7 +176,7 @@ const MAX_SETS = 6; // Takes of older sets remain in the Library.
 
 /** All sets of takes (voice samples) that the Design room shows. */
 export class ShownSets {
-  /** @param {import('./room.js').DesignRoom} room */
+  /** Create an empty list of sets for a Design room. @param {import('./room.js').DesignRoom} room */
   constructor(room) {
     const { root } = room;
     this.room = room;
@@ -224,7 +226,7 @@ export class ShownSets {
     this.refresh();
   }
 
-  /** @param {ConstructorParameters<typeof TakeCard>[1]} content */
+  /** Create the card of a take, and connect its buttons. @param {ConstructorParameters<typeof TakeCard>[1]} content */
   card(content) {
     const { room } = this;
     const { studio } = room;
@@ -245,7 +247,7 @@ export class ShownSets {
     return card;
   }
 
-  /** @param {TakeSet} set */
+  /** Insert a set into the list, sorted by its number. @param {TakeSet} set */
   arrangeSet(set) {
     const below = this.sets.findIndex(({ number }) => number < set.number);
     const place = below < 0 ? this.sets.length : below;

@@ -95,7 +95,7 @@ const VARIED = [
 
 /** Requests for takes (voice samples) in the Design room. */
 export class TakeRequests {
-  /** @param {import('./room.js').DesignRoom} room */
+  /** Create the requests of a Design room. @param {import('./room.js').DesignRoom} room */
   constructor(room) {
     this.room = room;
     this.studio = room.studio;

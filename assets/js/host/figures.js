@@ -10,7 +10,7 @@ const HEIGHT = 30;
 
 /** Small line chart of the latest values of one or several metrics. */
 export class Sparkline {
-  /** @param {number} lines number of lines @param {number} length number of points per line */
+  /** Create an empty chart. @param {number} lines number of lines @param {number} length number of points per line */
   constructor(lines, length) {
     this.length = length;
     /** @type {(number|null)[][]} */
@@ -102,7 +102,7 @@ const FIGURES = [
 
 /** Metrics of the runtime in the Host room, with charts of the last three minutes. */
 export class Figures {
-  /** @param {HTMLElement} element @param {Translate} t */
+  /** Create the figures and their charts in an element. @param {HTMLElement} element @param {Translate} t */
   constructor(element, t) {
     this.t = t;
     /** Last frame count and its time (performance.now()), or null. @type {{frames: number, at: number}|null} */
@@ -122,7 +122,7 @@ export class Figures {
     });
   }
 
-  /** @param {RuntimeMetrics} metrics @param {{isCpu: boolean}} device */
+  /** Show new values of the runtime's metrics. @param {RuntimeMetrics} metrics @param {{isCpu: boolean}} device */
   show(metrics, device) {
     const rate = this.rate(metrics.frames);
     for (const { figure, chart, large, small, lines, say, isHidden } of this.shown) {

@@ -24,7 +24,11 @@ const ROOMS = new Set(['speakers', 'design', 'clone']);
  */
 
 export class RealVoices {
-  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the download of real checkpoints for a page, with its dialog.
+   *
+   * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
+   */
   constructor(page, studio) {
     this.studio = studio;
     this.t = studio.t;
@@ -85,7 +89,11 @@ export class RealVoices {
 
   // --- Requests.
 
-  /** @param {string} [path] @param {string} [method] @param {Object<string, any>} [json] @returns {Promise<any>} */
+  /**
+   * Send a request about the download to the studio, and return the JSON of its response.
+   *
+   * @param {string} [path] @param {string} [method] @param {Object<string, any>} [json] @returns {Promise<any>}
+   */
   async send(path = '', method = 'GET', json) {
     /** @type {Record<string, string>} */
     const headers = this.key ? { 'x-host-key': this.key } : {};
@@ -113,7 +121,11 @@ export class RealVoices {
     if (moves) this.timer = setTimeout(() => this.loadStatus(), ASK_MS);
   }
 
-  /** @param {'pause'|'resume'|'stop'|'back'} action */
+  /**
+   * Pause, resume or stop the download, or return to the embedded checkpoint.
+   *
+   * @param {'pause'|'resume'|'stop'|'back'} action
+   */
   async runAction(action) {
     this.sheet.showError('');
     await this.request(() => this.send(action === 'stop' ? '' : `/${action}`, action === 'stop' ? 'DELETE' : 'POST'));
@@ -133,7 +145,11 @@ export class RealVoices {
     this.showToast(this.t('real_voices.goes_on'));
   }
 
-  /** @param {() => Promise<{download: Download}>} action */
+  /**
+   * Run a request about the download, and show the new state or the error.
+   *
+   * @param {() => Promise<{download: Download}>} action
+   */
   async request(action) {
     try {
       this.update((await action()).download);
@@ -145,7 +161,7 @@ export class RealVoices {
     this.loadStatus();
   }
 
-  /** @param {Download} download */
+  /** Show the new state of the download. @param {Download} download */
   update(download) {
     const before = this.download.state;
     this.download = download;
@@ -224,7 +240,7 @@ export class RealVoices {
     return this.t('real_voices.far', { got: gigabytes(got), of: gigabytes(of) }) + left;
   }
 
-  /** @param {number} seconds */
+  /** Return a duration as text, in minutes if it exceeds 90 seconds. @param {number} seconds */
   time(seconds) {
     if (seconds > 90) return this.t('real_voices.minutes', { m: Math.round(seconds / 60) });
     return this.t('shell.seconds', { s: Math.max(1, Math.round(seconds)) });

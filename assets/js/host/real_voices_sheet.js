@@ -23,7 +23,11 @@ const MODES = ['custom_voice', 'voice_design', 'base'];
  */
 
 export class CheckpointSheet {
-  /** @param {HTMLDialogElement} dialog @param {import('./real_voices.js').RealVoices} voices */
+  /**
+   * Create the content of the dialog in which the host chooses checkpoints.
+   *
+   * @param {HTMLDialogElement} dialog @param {import('./real_voices.js').RealVoices} voices
+   */
   constructor(dialog, voices) {
     this.dialog = dialog;
     this.voices = voices;
@@ -76,12 +80,12 @@ export class CheckpointSheet {
     this.dialog.close();
   }
 
-  /** @param {string} sentence */
+  /** Show an error in the dialog. @param {string} sentence */
   showError(sentence) {
     this.error.textContent = sentence;
   }
 
-  /** @param {Plan} plan */
+  /** Show the checkpoints that can be downloaded. @param {Plan} plan */
   show(plan) {
     this.plan = plan;
     this.paint();
@@ -173,7 +177,7 @@ export class CheckpointSheet {
     return [...groups, element('p', 'vw-hint vw-offers-source', `${this.t(`real_voices.sizes.${source}`)} ${this.t('real_voices.estimate')}`)];
   }
 
-  /** @param {Offer} offer */
+  /** Return the selectable card of a checkpoint. @param {Offer} offer */
   card(offer) {
     const { id, size, kind, mode, download } = offer;
     const { memory = null, fits = null } = this.weightsOf(offer) ?? {};
@@ -216,7 +220,13 @@ export class CheckpointSheet {
     return offers.reduce((sum, offer, at) => sum + (this.weightsOf(offer)?.memory ?? 0) - (at ? (offer.shared ?? 0) : 0), 0);
   }
 
-  /** @param {Offer[]} offers */
+  /**
+   * Return the bytes to download for some checkpoints.
+   *
+   * Files in common count once.
+   *
+   * @param {Offer[]} offers
+   */
   size(offers) {
     return offers.reduce((sum, { download, common }, at) => sum + download - (at ? common : 0), 0);
   }
@@ -281,7 +291,7 @@ function times(rtf) {
   return pace >= 10 ? String(Math.round(pace)) : pace.toFixed(pace < 0.1 ? 2 : 1);
 }
 
-/** @param {number} bytes */
+/** Return a number of bytes in gigabytes, with one decimal. @param {number} bytes */
 export const gigabytes = (bytes) => (bytes / 1e9).toFixed(1);
 
 /** @param {keyof HTMLElementTagNameMap} tag @param {string} className @param {string} [textContent] */

@@ -35,7 +35,11 @@ export class HostRoom {
   static id = 'host';
   id = 'host';
 
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the Host room from its panel on the page.
+   *
+   * @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio
+   */
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
@@ -84,7 +88,11 @@ export class HostRoom {
 
   // --- Requests.
 
-  /** @param {string} path @param {RequestInit} [options] */
+  /**
+   * Send a request with the host's key, and return the JSON of the response.
+   *
+   * @param {string} path @param {RequestInit} [options]
+   */
   async request(path, options = {}) {
     /** @type {Record<string, string>} */
     const headers = this.key ? { 'x-host-key': this.key } : {};
@@ -112,7 +120,7 @@ export class HostRoom {
     this.keyError.textContent = this.key ? this.studio.t('host.wrong_key') : '';
   }
 
-  /** @param {SubmitEvent} event @param {string} key */
+  /** Use the key that the host has typed. @param {SubmitEvent} event @param {string} key */
   sendKey(event, key) {
     event.preventDefault();
     this.key = key;
@@ -120,14 +128,18 @@ export class HostRoom {
     this.refresh();
   }
 
-  /** @param {SubmitEvent} event */
+  /** Load the checkpoints whose names the host has typed, one on each line. @param {SubmitEvent} event */
   async load(event) {
     event.preventDefault();
     const models = this.wanted.value.split('\n').map((line) => line.trim()).filter(Boolean);
     await this.send('studio/host/models', 'POST', JSON.stringify({ models }));
   }
 
-  /** @param {string} path @param {string} method @param {string} [body] */
+  /**
+   * Send a change to the studio, and show the error or the new status.
+   *
+   * @param {string} path @param {string} method @param {string} [body]
+   */
   async send(path, method, body) {
     this.loadError.textContent = '';
     try {
@@ -141,7 +153,7 @@ export class HostRoom {
 
   // --- Rendering.
 
-  /** @param {HostStatus} status */
+  /** Show the status of the runtime and the studio. @param {HostStatus} status */
   show(status) {
     this.keyForm.hidden = true;
     this.content.hidden = false;
@@ -163,7 +175,7 @@ export class HostRoom {
     if (status.figures) this.figures.show({ ...status.figures, host: status.memory }, { isCpu: status.models.every(({ device }) => device === 'cpu') });
   }
 
-  /** @param {HostStatus['models']} models */
+  /** Show the list of checkpoints. @param {HostStatus['models']} models */
   showModels(models) {
     this.models.replaceChildren(
       ...models.map(({ id, modes, device, dtype, loaded, fingerprint }) => {
@@ -213,7 +225,11 @@ export class HostRoom {
     this.settings.replaceChildren(...[...groups].map(([name, members]) => this.group(name, members)));
   }
 
-  /** @param {string} name @param {Setting[]} members */
+  /**
+   * Return a collapsible group of settings, with the number of changed settings.
+   *
+   * @param {string} name @param {Setting[]} members
+   */
   group(name, members) {
     const changed = members.filter((setting) => setting.changed).length;
     const title = this.studio.t(`host.group.${name}`) + (changed ? ` (${this.studio.t('host.changed', { n: changed })})` : '');
@@ -222,7 +238,7 @@ export class HostRoom {
     return createElement('details', { className: 'vw-unfolds' }, [summary, createElement('dl', {}, members.map((setting) => this.row(setting)))]);
   }
 
-  /** @param {Setting} setting */
+  /** Return the row of a setting, with its value and its description. @param {Setting} setting */
   row(setting) {
     const value = createElement('span', { textContent: setting.value === '' ? '–' : String(setting.value) });
     const entry = [createElement('dt', { textContent: setting.env }), createElement('dd', {}, [value, this.about(setting)])];

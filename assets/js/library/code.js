@@ -22,17 +22,17 @@ const PYTHON_FILE = 'with wave.open("take.wav", "wb") as file:\n    file.setpara
 // Fields that are named arguments of OpenAI's SDK.
 const OPENAI_FIELDS = new Set(['model', 'voice', 'instructions']);
 
-/** @param {Request} request */
+/** Return the fields of a speech request without its text. @param {Request} request */
 function speechConfig({ mode, config, seed, model }) {
   return { ...(model && { model }), task_type: mode, ...config, seed };
 }
 
-/** @param {Object<string, any>} value */
+/** Return a value as indented JSON. @param {Object<string, any>} value */
 function json(value) {
   return JSON.stringify(value, null, 2);
 }
 
-/** @param {string} text */
+/** Return a text in single quotes for a POSIX shell. @param {string} text */
 function shellQuoted(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
@@ -60,7 +60,7 @@ function keywords(values, indent) {
     .join('');
 }
 
-/** @param {string} character */
+/** Return a character as a Unicode escape of JSON and Python. @param {string} character */
 function escaped(character) {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
@@ -74,7 +74,13 @@ function referenceComment({ referenceUrl }, mark) {
   return referenceUrl ? '' : `${mark} ${REFERENCE}: the recording that is cloned\n`;
 }
 
-/** @param {Request} request @param {URL} base */
+/**
+ * Return a curl command that sends the request.
+ *
+ * `base` is the URL of the server.
+ *
+ * @param {Request} request @param {URL} base
+ */
 export function curl(request, base) {
   const body = { input: request.text, ...speechConfig(request), response_format: 'mp3' };
   const hint = '# To hear it as it is made: | ffplay -nodisp -autoexit - instead of -o take.mp3\n';
@@ -102,7 +108,7 @@ function imports({ hasReference, referenceUrl }, modules) {
   return `${all.join('')}${referenceUrl ? 'from urllib.request import urlopen\n' : ''}\n`;
 }
 
-/** @param {Request} request @param {URL} base */
+/** Return Python code that sends the request with the OpenAI SDK. @param {Request} request @param {URL} base */
 export function openai(request, base) {
   // The SDK requires a model and a voice.
   const config = { model: 'qwen3-tts', voice: 'alloy', ...speechConfig(request) };
@@ -122,7 +128,7 @@ ${PYTHON_FILE}    with speech as reply:
 `;
 }
 
-/** @param {Request} request @param {URL} base */
+/** Return Python code that sends the request with the ElevenLabs SDK. @param {Request} request @param {URL} base */
 export function elevenlabs(request, base) {
   const { voice, language = 'auto', instructions, tags, graft } = request.config;
   const fields = {
@@ -146,7 +152,7 @@ ${PYTHON_FILE}    for pcm in speech:  # Arrives while it is generated: play or s
 `;
 }
 
-/** @param {URL} base */
+/** Return the URL of the WebSocket for speech. @param {URL} base */
 function socketUrl(base) {
   const url = new URL('v1/audio/speech/stream', base);
   url.protocol = url.protocol.replace('http', 'ws');
@@ -158,7 +164,7 @@ function sessionConfig(request) {
   return { type: 'session.config', text_filter: 'none', ...speechConfig(request) };
 }
 
-/** @param {Request} request @param {URL} base */
+/** Return Python code that sends the request over a WebSocket. @param {Request} request @param {URL} base */
 export function pythonSocket(request, base) {
   return `# pip install websockets
 ${imports(request, ['json', 'wave'])}from websockets.sync.client import connect
@@ -244,7 +250,11 @@ function requestOf(take) {
 
 /** Dialog that shows a request as code: curl, OpenAI, ElevenLabs or WebSocket. */
 export class CodeDialog {
-  /** @param {HTMLDialogElement} dialog @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the dialog and its tabs, one for each language.
+   *
+   * @param {HTMLDialogElement} dialog @param {import('../app/studio.js').Studio} studio
+   */
   constructor(dialog, studio) {
     this.dialog = dialog;
     this.studio = studio;
@@ -262,7 +272,7 @@ export class CodeDialog {
     getElement(dialog, '#vw-code-close').onclick = () => dialog.close();
   }
 
-  /** @param {Language} language */
+  /** Return the tab of a language. @param {Language} language */
   tab(language) {
     const tab = createElement('button', { type: 'button', role: 'tab', textContent: language });
     tab.id = `vw-code-${language.toLowerCase().replaceAll(/[^a-z]+/g, '-')}`;
@@ -296,7 +306,7 @@ export class CodeDialog {
     this.open({ mode, config: configFor(config, content), text: spoken, ...fixed, model: studio.cards.get(mode)?.id, hasReference: Boolean(reference) });
   }
 
-  /** @param {Request} request */
+  /** Show the code of a request. @param {Request} request */
   open(request) {
     this.request = request;
     const isOffered = isOfElevenLabs(request);
@@ -305,7 +315,7 @@ export class CodeDialog {
     this.dialog.showModal();
   }
 
-  /** @param {Language} language */
+  /** Show the code in a language. @param {Language} language */
   choose(language) {
     this.language = language;
     for (const tab of this.tabs) {
@@ -317,7 +327,7 @@ export class CodeDialog {
     if (this.request) this.text.textContent = LANGUAGES[language](this.request, api.address('.'));
   }
 
-  /** @param {KeyboardEvent} event */
+  /** Choose the next or previous language, if an arrow key was pressed. @param {KeyboardEvent} event */
   onKey({ key }) {
     const step = key === 'ArrowRight' ? 1 : key === 'ArrowLeft' ? -1 : 0;
     if (step === 0) return;

@@ -9,7 +9,7 @@ import { Take } from '../player/take.js';
 
 // --- Comparison of a reproduced take with the original take.
 
-/** @param {Int16Array[]} chunks @param {number} samples */
+/** Return all chunks in one array with this number of samples. @param {Int16Array[]} chunks @param {number} samples */
 function joined(chunks, samples) {
   const all = new Int16Array(samples);
   let at = 0;
@@ -108,6 +108,8 @@ export class TakeHistory extends EventTarget {
   changes = Promise.resolve();
 
   /**
+   * Create an empty list of takes.
+   *
    * @param {import('../player/speech.js').Speech} speech
    * @param {(key: string, values?: Object<string, any>) => string} t
    */
@@ -139,21 +141,31 @@ export class TakeHistory extends EventTarget {
     this.show([...this.list, ...page.takes], page.next);
   }
 
-  /** @param {string|null} cursor */
+  /**
+   * Request one page of the list.
+   *
+   * The first page has no cursor.
+   *
+   * @param {string|null} cursor
+   */
   page(cursor) {
     const query = new URLSearchParams({ limit: String(PAGE) });
     for (const [name, value] of Object.entries({ ...this.filter, cursor: cursor ?? this.filter.cursor })) if (value) query.set(name, value);
     return api.get(`studio/takes?${query}`);
   }
 
-  /** @param {TakeRecord[]} list @param {string|null} [next] */
+  /** Replace the list, and emit the event 'change'. @param {TakeRecord[]} list @param {string|null} [next] */
   show(list, next = this.next) {
     this.list = list;
     this.next = next;
     this.dispatchEvent(new Event('change'));
   }
 
-  /** @param {string} id @param {Changes} fields @returns {Promise<TakeRecord>} */
+  /**
+   * Change fields of a stored take, and return its new record.
+   *
+   * @param {string} id @param {Changes} fields @returns {Promise<TakeRecord>}
+   */
   async change(id, fields) {
     const change = this.changes.then(() => api.patch(`studio/takes/${id}`, fields));
     this.changes = change.catch(() => {});
@@ -163,12 +175,12 @@ export class TakeHistory extends EventTarget {
     return record;
   }
 
-  /** @param {string} id @param {boolean} on */
+  /** Add a take to the favourites, or remove it from them. @param {string} id @param {boolean} on */
   favourite(id, on) {
     return this.change(id, { favourite: on });
   }
 
-  /** @param {string} id */
+  /** Delete a take. @param {string} id */
   async remove(id) {
     await api.delete(`studio/takes/${id}`);
     this.changeCount += 1;
@@ -177,13 +189,13 @@ export class TakeHistory extends EventTarget {
     this.show(this.list.filter((take) => take.id !== id));
   }
 
-  /** @param {string} id */
+  /** Restore a deleted take. @param {string} id */
   async restore(id) {
     await api.post(`studio/takes/${id}/restore`);
     await this.refresh();
   }
 
-  /** @returns {Promise<StorageUse>} */
+  /** Request the storage space that the takes use, and its limit. @returns {Promise<StorageUse>} */
   space() {
     return api.get('studio/takes/space');
   }
@@ -202,13 +214,13 @@ export class TakeHistory extends EventTarget {
     return takes;
   }
 
-  /** @param {string[]} ids */
+  /** Delete several takes in one request. @param {string[]} ids */
   async removeSeveral(ids) {
     await api.post('studio/takes/delete', { takes: ids });
     await this.onSeveralMoved();
   }
 
-  /** @param {string[]} ids */
+  /** Restore several deleted takes in one request. @param {string[]} ids */
   async restoreSeveral(ids) {
     await api.post('studio/takes/restore', { takes: ids });
     await this.onSeveralMoved();
@@ -240,7 +252,11 @@ export class TakeHistory extends EventTarget {
     return new Int16Array(await blob.arrayBuffer());
   }
 
-  /** @param {TakeRecord} record @returns {Promise<Blob|null>} */
+  /**
+   * Return the reference audio of a take, or null if it has none.
+   *
+   * @param {TakeRecord} record @returns {Promise<Blob|null>}
+   */
   async reference(record) {
     return record.reference ? api.blob(`studio/takes/${record.id}/reference`) : null;
   }

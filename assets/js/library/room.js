@@ -16,6 +16,8 @@ const TYPING_MS = 200;
 /** Panel of the Library room that lists, filters and selects stored takes. */
 export class TakesPanel {
   /**
+   * Create the panel from its elements on the page.
+   *
    * @param {HTMLElement} root
    * @param {import('../app/studio.js').Studio} studio
    * @param {import('./saved_scripts.js').SavedScripts} scripts
@@ -188,7 +190,11 @@ export class TakeSpace {
   /** Last response of the studio about storage space, or null. @type {import('./history.js').StorageUse|null} */
   space = null;
 
-  /** @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the display from the elements of the Library room.
+   *
+   * @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio
+   */
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
@@ -264,7 +270,7 @@ export class TakeSpace {
     getElement(this.dialog, 'p').textContent = studio.t(all ? 'library.free_what' : 'library.free_none', values);
   }
 
-  /** @param {number} count */
+  /** Delete the oldest takes, and offer undo. @param {number} count */
   async free(count) {
     const { studio } = this;
     const { history, t } = studio;
@@ -291,7 +297,11 @@ export class LibraryRoom {
   static id = 'library';
   id = 'library';
 
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the Library room from its panel on the page.
+   *
+   * @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio
+   */
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
@@ -334,7 +344,7 @@ export class LibraryRoom {
     return { half: this.panels.dataset.shown };
   }
 
-  /** @param {{half?: string}} draft */
+  /** Restore the shown panel from a draft. @param {{half?: string}} draft */
   recall({ half }) {
     if (this.panelTabs.some(({ dataset }) => dataset.half === half)) this.show(half ?? '');
   }

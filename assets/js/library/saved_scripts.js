@@ -45,6 +45,10 @@ export class SavedScripts extends EventTarget {
   entries = [];
 
   /**
+   * Create an empty list.
+   *
+   * `onChange` is called after a change of the list.
+   *
    * @param {import('../app/studio.js').Studio} studio @param {() => void} onChange called when the list or its takes have
    * changed
    */
@@ -82,7 +86,7 @@ export class SavedScripts extends EventTarget {
     this.dispatchEvent(new Event('change'));
   }
 
-  /** @param {ScriptSummary} script */
+  /** Return the list item of a script, with its buttons. @param {ScriptSummary} script */
   entry(script) {
     const { studio } = this;
     const { t } = studio;
@@ -113,7 +117,11 @@ export class SavedScripts extends EventTarget {
     return voices.slice(0, MAX_MARKS).map((spoken) => this.studio.catalogue.mark({ ...spoken, called: spoken.name }));
   }
 
-  /** @param {HTMLElement} entry @param {ScriptSummary} script @param {boolean} isOpen */
+  /**
+   * Show or hide the takes of a script below its list item.
+   *
+   * @param {HTMLElement} entry @param {ScriptSummary} script @param {boolean} isOpen
+   */
   async unfold(entry, { id }, isOpen) {
     const list = getElement(entry, 'ul');
     getElement(entry, '[data-do=takes]').setAttribute('aria-expanded', String(isOpen));
@@ -129,7 +137,7 @@ export class SavedScripts extends EventTarget {
     list.replaceChildren(...(rows.length ? rows : [none]));
   }
 
-  /** @param {ScriptSummary} script */
+  /** Delete a script, and offer undo. @param {ScriptSummary} script */
   async remove(script) {
     const { studio, room } = this;
     const undo = await room.discard(script.id);
@@ -144,7 +152,7 @@ export class SavedScripts extends EventTarget {
     studio.toast(studio.t('script.deleted', { name }), { action: studio.t('shell.undo'), onAction: () => this.guard(back()) });
   }
 
-  /** @param {ScriptSummary} script */
+  /** Return the name of a script, or "Untitled" in the page's language. @param {ScriptSummary} script */
   nameOf(script) {
     return nameOfScript(script) || this.studio.t('script.untitled');
   }

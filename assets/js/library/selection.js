@@ -16,7 +16,11 @@ export class TakeSelection {
   anchor = undefined;
   isOn = false;
 
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the selection from the elements of the Library room.
+   *
+   * @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio
+   */
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
@@ -42,7 +46,13 @@ export class TakeSelection {
     return this.rows.flatMap(({ record }) => (this.ids.has(record.id) ? [record.id] : []));
   }
 
-  /** @param {boolean} isOn */
+  /**
+   * Start or end the selection.
+   *
+   * No take is selected afterwards.
+   *
+   * @param {boolean} isOn
+   */
   setActive(isOn) {
     this.isOn = isOn;
     this.ids.clear();
@@ -50,7 +60,7 @@ export class TakeSelection {
     this.paint();
   }
 
-  /** @param {TakeRow[]} rows */
+  /** Use these rows as the list of takes. @param {TakeRow[]} rows */
   show(rows) {
     this.rows = rows;
     this.paint();
@@ -90,7 +100,7 @@ export class TakeSelection {
     this.paint();
   }
 
-  /** @param {KeyboardEvent} event */
+  /** Handle a key press while takes can be selected. @param {KeyboardEvent} event */
   onKey(event) {
     const { key, target } = event;
     const isTyping = target instanceof HTMLElement && target.matches('textarea, select, input:not([type=checkbox])');
@@ -105,7 +115,7 @@ export class TakeSelection {
     event.stopPropagation();
   }
 
-  /** @param {(ids: string[]) => unknown} action */
+  /** Run an action on the selected takes, and show its error. @param {(ids: string[]) => unknown} action */
   async guard(action) {
     const ids = this.selectedIds;
     try {

@@ -13,6 +13,8 @@ const MARKUP = `
 /** Field and buttons for the public link of a take. */
 export class Sharing {
   /**
+   * Create the field and the buttons in an element.
+   *
    * @param {HTMLElement} place @param {string} take id of the take @param {Studio} studio @param {(action: () => Promise<void>)
    * => void} guard runs an action and shows its error
    */
@@ -45,7 +47,7 @@ export class Sharing {
     this.studio.toast(this.studio.t('share.ended'));
   }
 
-  /** @param {{link: string|null}} answer */
+  /** Show the public link, or hide the field if there is no link. @param {{link: string|null}} answer */
   show({ link }) {
     this.place.hidden = link === null;
     this.field.value = link === null ? '' : String(api.address(link));

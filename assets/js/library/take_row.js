@@ -76,7 +76,7 @@ function outlineImage(outline) {
 
 /** Menu with download links for the audio files of a take. */
 export class TakeFiles {
-  /** @param {ParentNode} root */
+  /** Find the menu and its links on the page. @param {ParentNode} root */
   constructor(root) {
     this.menu = getElement(root, '#vw-takes-files');
     this.links = getElements(this.menu, 'a', HTMLAnchorElement);
@@ -131,6 +131,8 @@ const MAX_NAME_CHARS = 48; // Maximum length of the speaker's name in a row.
 /** Row of a stored take in the Library room. */
 export class TakeRow {
   /**
+   * Create the row of a stored take.
+   *
    * @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio @param {{isUnderDay?: boolean}}
    * [where] isUnderDay: true if the row is below a heading with its day
    */
@@ -160,7 +162,7 @@ export class TakeRow {
     this.paint();
   }
 
-  /** @param {string} selector */
+  /** Return the first element in this row that matches a selector. @param {string} selector */
   find(selector) {
     return getElement(this.element, selector);
   }
@@ -185,7 +187,13 @@ export class TakeRow {
     }
   }
 
-  /** @param {Field} field */
+  /**
+   * Return the value of a form field.
+   *
+   * Tags are returned as a list without duplicates.
+   *
+   * @param {Field} field
+   */
   value({ dataset, value }) {
     if (dataset.field !== 'tags') return value.trim();
     return [...new Set(value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean))];
@@ -277,7 +285,7 @@ export class TakeRow {
     return new Intl.DateTimeFormat(this.studio.words.language, style).format(this.record.created_at * 1000);
   }
 
-  /** @param {boolean} open */
+  /** Show or hide the details of the take. @param {boolean} open */
   unfold(open) {
     if (open === this.open) return;
     this.open = open;

@@ -37,7 +37,7 @@ const MARKUP = `
 
 /** Row of a stored voice in the Library room. */
 export class VoiceRow {
-  /** @param {StoredVoice} voice @param {import('../app/studio.js').Studio} studio */
+  /** Create the row of a stored voice. @param {StoredVoice} voice @param {import('../app/studio.js').Studio} studio */
   constructor(voice, studio) {
     this.voice = voice;
     this.studio = studio;
@@ -64,7 +64,7 @@ export class VoiceRow {
     this.paint();
   }
 
-  /** @param {string} selector */
+  /** Return the first element in this row that matches a selector. @param {string} selector */
   find(selector) {
     return getElement(this.element, selector);
   }
@@ -103,7 +103,11 @@ export class VoiceRow {
     this.lastChange = this.lastChange.then(() => withErrors(() => this.store(change), (sentence) => showFieldError(field, sentence)));
   }
 
-  /** @param {Object<string, string|string[]>} change */
+  /**
+   * Send changed fields of the voice to the runtime, and reload the list of voices.
+   *
+   * @param {Object<string, string|string[]>} change
+   */
   async store(change) {
     await api.patch(`v1/audio/voices/${this.voice.id}`, change);
     await this.studio.voices.refresh();
@@ -173,7 +177,7 @@ export class VoiceRow {
     this.paint();
   }
 
-  /** @param {boolean} open */
+  /** Show or hide the details of the voice. @param {boolean} open */
   unfold(open) {
     this.open = open;
     this.find('.vw-voice-open').setAttribute('aria-expanded', String(open));
@@ -255,7 +259,7 @@ function showFieldError(field, sentence) {
   field.ariaInvalid = String(sentence !== '');
 }
 
-/** @param {Field} field @returns {Element} */
+/** Return the element for the error message of a form field. @param {Field} field @returns {Element} */
 function errorPlace(field) {
   const place = field.closest('label')?.nextElementSibling;
   if (place) return place;

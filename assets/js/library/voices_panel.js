@@ -11,7 +11,11 @@ const RENAME_MS = 20000;
 
 /** Panel of the Library room that lists the stored voices. */
 export class VoicesPanel {
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the panel from its elements on the page.
+   *
+   * @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio
+   */
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;

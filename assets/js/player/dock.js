@@ -13,7 +13,11 @@ const RATE = 'voicewright.rate';
 
 /** Controls of the player at the bottom of the page: Speak, Stop, volume and speed. */
 export class Dock {
-  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Find the controls on the page, and restore the stored volume and speed.
+   *
+   * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
+   */
   constructor(page, studio) {
     this.studio = studio;
     this.root = /** @type {HTMLElement} */ (page.querySelector('#vw-stage'));

@@ -26,7 +26,11 @@ export class WorkletOutput {
     return new WorkletOutput(target, onCounters);
   }
 
-  /** @param {AudioNode} target destination of the audio @param {CountersListener} onCounters */
+  /**
+   * Connect the output to a worklet that is already loaded.
+   *
+   * @param {AudioNode} target destination of the audio @param {CountersListener} onCounters
+   */
   constructor(target, onCounters) {
     this.node = new AudioWorkletNode(target.context, 'voicewright-player', {
       numberOfInputs: 0,
@@ -46,12 +50,12 @@ export class WorkletOutput {
     this.node.port.postMessage({ type: 'begin', take, target, hold });
   }
 
-  /** @param {number} take @param {Int16Array} pcm */
+  /** Send samples of a take to the worklet. @param {number} take @param {Int16Array} pcm */
   push(take, pcm) {
     this.node.port.postMessage({ type: 'push', take, pcm });
   }
 
-  /** @param {number} take */
+  /** Report to the worklet that it has received all samples of a take. @param {number} take */
   end(take) {
     this.node.port.postMessage({ type: 'end', take });
   }
@@ -61,7 +65,7 @@ export class WorkletOutput {
     this.node.port.postMessage({ type: 'rest' });
   }
 
-  /** @param {number} rate */
+  /** Set the playback speed, where 1 is the original speed. @param {number} rate */
   speed(rate) {
     this.node.port.postMessage({ type: 'rate', rate });
   }
@@ -89,7 +93,11 @@ export class ScheduledOutput {
   ended = false;
   finished = false;
 
-  /** @param {AudioNode} target destination of the audio @param {CountersListener} onCounters */
+  /**
+   * Create an output that plays into an audio node.
+   *
+   * @param {AudioNode} target destination of the audio @param {CountersListener} onCounters
+   */
   constructor(target, onCounters) {
     this.sink = target;
     this.context = target.context;
@@ -128,14 +136,14 @@ export class ScheduledOutput {
     this.report();
   }
 
-  /** @param {number} take @param {Int16Array} pcm */
+  /** Add samples to the queue, if they belong to the current take. @param {number} take @param {Int16Array} pcm */
   push(take, pcm) {
     if (take !== this.take || this.finished || pcm.length === 0) return;
     this.waiting.push(pcm);
     this.schedule();
   }
 
-  /** @param {number} take */
+  /** Report that the output has received all samples of a take. @param {number} take */
   end(take) {
     if (take !== this.take) return;
     this.ended = true;

@@ -157,12 +157,12 @@ export class Player extends EventTarget {
     return take;
   }
 
-  /** @param {number} take @param {Int16Array} pcm */
+  /** Add samples to the queue, if they belong to the current take. @param {number} take @param {Int16Array} pcm */
   push(take, pcm) {
     if (take === this.take) this.whenOpen((output) => output.push(take, pcm));
   }
 
-  /** @param {number} take */
+  /** Report that the player has received all samples of a take. @param {number} take */
   end(take) {
     if (take === this.take) this.whenOpen((output) => output.end(take));
   }
@@ -222,7 +222,13 @@ export class Player extends EventTarget {
   }
 }
 
-/** @param {AudioContextOptions['latencyHint']} latencyHint @returns {Context} */
+/**
+ * Create an AudioContext at 24 kHz.
+ *
+ * If the browser refuses, use the device's rate.
+ *
+ * @param {AudioContextOptions['latencyHint']} latencyHint @returns {Context}
+ */
 function makeContext(latencyHint) {
   try {
     return new AudioContext({ sampleRate: SAMPLE_RATE, latencyHint });

@@ -19,7 +19,13 @@ const SILENCE = new Int16Array(SAMPLE_RATE / 10);
 
 /** Sequence of audio items that the player plays one after the other. */
 export class Playlist {
-  /** @param {Iterable<Item>|AsyncIterable<Item>} items @param {{gainDb?: number}} [options] */
+  /**
+   * Create a playlist.
+   *
+   * `gainDb` changes the level of all items.
+   *
+   * @param {Iterable<Item>|AsyncIterable<Item>} items @param {{gainDb?: number}} [options]
+   */
   constructor(items, { gainDb = 0 } = {}) {
     /** @type {Iterator<Item>|AsyncIterator<Item>} */
     this.source = Symbol.asyncIterator in items ? items[Symbol.asyncIterator]() : items[Symbol.iterator]();

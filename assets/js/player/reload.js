@@ -26,7 +26,7 @@ export class LastTake {
   /** Last stored state of the dock. @type {DockState} */
   recentTakes = {};
 
-  /** @param {import('../app/studio.js').Studio} studio */
+  /** Save the state of the dock whenever it changes. @param {import('../app/studio.js').Studio} studio */
   constructor(studio) {
     this.studio = studio;
     studio.stage.addEventListener('change', () => this.saveState());
@@ -147,7 +147,7 @@ export class InterruptedRequests {
   removeOffer = () => {};
   isAsking = false;
 
-  /** @param {import('../app/studio.js').Studio} studio */
+  /** Create an empty list of interrupted requests. @param {import('../app/studio.js').Studio} studio */
   constructor(studio) {
     this.studio = studio;
     this.requests = takeStored();
@@ -305,7 +305,11 @@ function isRepeatable({ room, isSample, isQuiet, state, reference, digest }) {
   return RESUMED_ROOMS.includes(room) && !isSample && !isQuiet && state !== 'stopped' && (!reference || digest !== null);
 }
 
-/** @param {Take} take @param {any} place @returns {InterruptedRequest} */
+/**
+ * Return the stored form of a take's request, with its position in the room.
+ *
+ * @param {Take} take @param {any} place @returns {InterruptedRequest}
+ */
 function requestOf({ room, mode, config, text, spoken, seed, label, parent, digest }, place) {
   return { asked: { room, mode, config, text, spoken, seed, label, parent }, digest, place };
 }

@@ -20,6 +20,8 @@ const KEEP_AGAIN_MS = 5000;
 /** Requests for takes over the WebSocket, and storage of complete takes in the studio. */
 export class Speech {
   /**
+   * Create the requests of a page, which are sent over this WebSocket.
+   *
    * @param {import('../../../clients/js/voicewright.js').SpeechSocket} socket
    * @param {Object} studio
    * @param {(id: string) => import('./take.js').Model} studio.modelOf  returns the identity of a model
@@ -110,7 +112,13 @@ export class Speech {
     }
   }
 
-  /** @param {Take} take @param {string|null} referenceUrl */
+  /**
+   * Send the request of a take.
+   *
+   * The URL contains the reference audio.
+   *
+   * @param {Take} take @param {string|null} referenceUrl
+   */
   sendRequest(take, referenceUrl) {
     // Enable tags, because text that is sent later may contain them.
     const growing = take.isTyped && { text_filter: 'none', tags: true };
@@ -145,7 +153,7 @@ export class Speech {
     if (take.isTyped) take.write(take.spoken ?? take.text);
   }
 
-  /** @param {import('./take.js').Take} take @param {Error} error */
+  /** Report that the request of a take has failed. @param {import('./take.js').Take} take @param {Error} error */
   fail(take, error) {
     this.liveTakes.delete(take);
     Object.assign(take, { error, stopReason: 'error', queue: null });

@@ -26,6 +26,8 @@ const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1, PageUp:
 /** Display and playback of the current take in the dock. */
 export class Stage extends EventTarget {
   /**
+   * Create the player's display from the elements of a page.
+   *
    * @param {ParentNode} page
    * @param {(key: string, values?: Object<string, unknown>) => string} t
    * @param {(take: Take) => string} captionOf
@@ -226,7 +228,7 @@ export class Stage extends EventTarget {
     this.paint();
   }
 
-  /** @param {KeyboardEvent} event */
+  /** Move the playback position by an arrow key, Page Up, Page Down, Home or End. @param {KeyboardEvent} event */
   onKey(event) {
     const { key } = event;
     if (!this.take) return;
@@ -237,7 +239,7 @@ export class Stage extends EventTarget {
     event.preventDefault();
   }
 
-  /** @param {PointerEvent} event */
+  /** Move the playback position to the pointer, and start playback. @param {PointerEvent} event */
   onPointer(event) {
     if (!this.take?.samples || event.button !== 0) return;
     this.seek(this.pointerShare(event) * this.waveform.span);

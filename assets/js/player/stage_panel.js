@@ -43,14 +43,18 @@ const FIGURES = ['queue', 'prefill', 'ttfa', 'audible', 'rtf', 'frames', 'underr
 
 /** Figures of a take in the dock, such as its latency and its speed. */
 export class Meter {
-  /** @param {ParentNode} page @param {(key: string, values?: Object<string, any>) => string} t */
+  /**
+   * Find the elements for the figures on the page.
+   *
+   * @param {ParentNode} page @param {(key: string, values?: Object<string, any>) => string} t
+   */
   constructor(page, t) {
     this.t = t;
     this.chip = getElement(page, '#vw-to-sound');
     this.cells = FIGURES.map((name) => ({ name, cell: getElement(page, `#vw-${name}`) }));
   }
 
-  /** @param {ShownAudio|null} take */
+  /** Show the figures of a take, or no figures if the value is null. @param {ShownAudio|null} take */
   show(take) {
     /** @type {Object<string, string|undefined>} */
     const figures = take ? this.figures(take) : {};
@@ -60,7 +64,7 @@ export class Meter {
     if (ms != null) writeText(this.chip, this.t('shell.to_sound', { s: (ms / 1000).toFixed(ms < 100 ? 2 : 1) }));
   }
 
-  /** @param {ShownAudio} take */
+  /** Return the figures of a take as texts by name. @param {ShownAudio} take */
   figures({ queue, metrics, samples, stopReason, timing }) {
     return {
       queue: queue ? `${queue.position + 1}.` : milliseconds(metrics?.queue_ms),
@@ -87,7 +91,11 @@ function milliseconds(value) {
 
 /** Buttons for the current take: download, favourite, share and code. */
 export class TakeActions {
-  /** @param {ParentNode} page @param {EventTarget} stage target of the events 'star', 'share' and 'code' */
+  /**
+   * Find the buttons on the page and connect them.
+   *
+   * @param {ParentNode} page @param {EventTarget} stage target of the events 'star', 'share' and 'code'
+   */
   constructor(page, stage) {
     const menu = getElement(page, '#vw-keep');
     this.star = getElement(page, '#vw-star', HTMLButtonElement);
@@ -115,7 +123,7 @@ export class TakeActions {
     this.code.onclick = () => stage.dispatchEvent(new Event('code'));
   }
 
-  /** @param {ShownAudio|null} take */
+  /** Enable the buttons for a take, or disable them if the value is null. @param {ShownAudio|null} take */
   show(take) {
     this.take = take;
     const record = take?.record ?? null;

@@ -64,7 +64,7 @@ const SOON_MS = 16;
 
 /** Audio that the runtime generates for one request, and the state of this request. */
 export class Take extends EventTarget {
-  /** @param {TakeRequest} asked */
+  /** Create a take for a request, before any audio is received. @param {TakeRequest} asked */
   constructor({ room, mode, config, text, spoken = null, seed, label = '', parent = null, reference = null, isQuiet = false, isSample = false, keepsStopped = true, isTyped = false }) {
     super();
     this.room = room;
@@ -235,7 +235,7 @@ export class Take extends EventTarget {
     this.utterance?.flush();
   }
 
-  /** @param {Int16Array} pcm */
+  /** Add received samples. @param {Int16Array} pcm */
   append(pcm) {
     this.chunks.push(pcm);
     this.samples += pcm.length;
@@ -256,13 +256,13 @@ export class Take extends EventTarget {
     this.enter('stopped', 'done');
   }
 
-  /** @param {Take['state']} state @param {string} event */
+  /** Change the state, and emit an event. @param {Take['state']} state @param {string} event */
   enter(state, event) {
     this.state = state;
     this.notify(event);
   }
 
-  /** @param {string} event */
+  /** Emit an event of the take. @param {string} event */
   notify(event) {
     this.resolveEvent?.(undefined);
     this.nextEvent = null;
@@ -294,7 +294,7 @@ export class Take extends EventTarget {
     return this;
   }
 
-  /** @returns {Blob} */
+  /** Return the received audio as a WAV file. @returns {Blob} */
   wav() {
     return wavBlob(this.chunks, SAMPLE_RATE);
   }

@@ -30,7 +30,7 @@ export class Peaks {
     this.chunks = 0;
   }
 
-  /** @param {Int16Array} pcm */
+  /** Add samples to the peaks. @param {Int16Array} pcm */
   append(pcm) {
     for (const sample of pcm) {
       const bin = Math.floor(this.samples / BIN);
@@ -59,7 +59,7 @@ const MIN_BINS = 400;
 
 /** Waveform of a take on a canvas. */
 export class Waveform {
-  /** @param {HTMLCanvasElement} canvas */
+  /** Create an empty waveform on a canvas. @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
     this.canvas = canvas;
     /** @type {ShownAudio|null} */
@@ -72,7 +72,7 @@ export class Waveform {
     redrawOnTheme(this, (waveform) => waveform.draw());
   }
 
-  /** @param {ShownAudio|null} take */
+  /** Show the waveform of a take, and follow the audio that it still receives. @param {ShownAudio|null} take */
   show(take) {
     this.take?.removeEventListener('progress', this.onProgress);
     this.take = take;
@@ -157,6 +157,8 @@ export function redrawOnTheme(drawn, draw) {
 /** Bars on a canvas that show peaks. */
 export class Bars {
   /**
+   * Create bars on a canvas.
+   *
    * @param {HTMLCanvasElement} canvas
    * @param {{low: number[], high: number[]}|null} peaks
    * @param {number} bins            number of bins in the full width

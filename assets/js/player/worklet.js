@@ -159,7 +159,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     return 1 + (this.rate - 1) * Math.max(0, Math.min(1, ample));
   }
 
-  /** @param {Int16Array} pcm */
+  /** Add samples to the queue. @param {Int16Array} pcm */
   push(pcm) {
     if (pcm.length === 0) return;
     this.chunks.push(pcm);
@@ -209,7 +209,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.last = 0;
   }
 
-  /** @param {string} state */
+  /** Change the state, and report it to the page. @param {string} state */
   enter(state) {
     this.state = state;
     this.report();
@@ -220,7 +220,11 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.enter('idle');
   }
 
-  /** @param {Float32Array[][]} _inputs @param {Float32Array[][]} outputs */
+  /**
+   * Fill one render quantum with queued samples.
+   *
+   * @param {Float32Array[][]} _inputs @param {Float32Array[][]} outputs
+   */
   process(_inputs, outputs) {
     const out = outputs[0][0];
     if (this.state === 'buffering') this.startIfReady();

@@ -22,7 +22,7 @@ export class TimeStretch {
   // Number of samples of `out` that were already read.
   readCount = 0;
 
-  /** @param {number} rate sample rate in Hz */
+  /** Create a stretch without data. @param {number} rate sample rate in Hz */
   constructor(rate) {
     this.hop = Math.round(HOP_S * rate);
     this.reach = Math.round(REACH_S * rate);

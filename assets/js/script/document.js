@@ -85,7 +85,11 @@ function written(line) {
  * @extends {Emitter<{change: {lines: boolean}}>}
  */
 export class Script extends Emitter {
-  /** @param {Object<string, any>} [stored]  response of GET studio/scripts/{id} */
+  /**
+   * Create a script from its stored form.
+   *
+   * @param {Object<string, any>} [stored]  response of GET studio/scripts/{id}
+   */
   constructor(stored = {}) {
     super();
     /** @type {string} */

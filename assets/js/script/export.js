@@ -57,7 +57,11 @@ async function retry(action, onAway) {
  * The estimate is based on the lines that are complete.
  */
 export class TimeLeft {
-  /** @param {import('./document.js').Line[]} lines lines that are not generated yet */
+  /**
+   * Create an estimate for some lines.
+   *
+   * @param {import('./document.js').Line[]} lines lines that are not generated yet
+   */
   constructor(lines) {
     this.begun = performance.now();
     this.all = lines.reduce((sum, line) => sum + expectedSeconds(line.text), 0);
@@ -124,6 +128,8 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
 }
 
 /**
+ * Request the export of a script from the studio, and return the file with its notes.
+ *
  * @param {Object<string, any>} api
  * @param {import('./document.js').Script} script
  * @param {Awaited<ReturnType<typeof collectClips>>} collected
@@ -146,7 +152,11 @@ export async function exportClips(api, script, { clips, chapters }, { shape, for
 
 /** Form of a script's export: content, format, loudness and progress. */
 export class ExportForm {
-  /** @param {HTMLElement} root panel of the room @param {import('./room.js').ScriptRoom} room */
+  /**
+   * Create the form from the elements of the Script room.
+   *
+   * @param {HTMLElement} root panel of the room @param {import('./room.js').ScriptRoom} room
+   */
   constructor(root, room) {
     this.room = room;
     this.studio = room.studio;
@@ -238,7 +248,11 @@ export class ExportForm {
     if (!this.go.disabled) this.message.textContent = '';
   }
 
-  /** @param {number} value @param {string} sentence */
+  /**
+   * Show the progress of the export, with a sentence that describes it.
+   *
+   * @param {number} value @param {string} sentence
+   */
   showProgress(value, sentence) {
     this.progress.value = value;
     this.message.textContent = sentence;

@@ -30,6 +30,8 @@ const WHOLE = { gap: 0, part: 0, skip: 0 };
 /** Audio of a script: the takes of its lines and the silences between them, in order. */
 export class ScriptPerformance {
   /**
+   * Create the audio of some lines.
+   *
    * @param {import('./making.js').Maker} maker
    * @param {string[]} ids  ids of the lines in order. Deleted lines are skipped.
    * @param {StartPosition} [begin]
@@ -152,6 +154,8 @@ export class FullAudio extends EventTarget {
   drawn = null;
 
   /**
+   * Create the full audio of a script.
+   *
    * @param {import('./making.js').Maker} maker
    * @param {Object} acts
    * @param {(ids: string[]) => void} acts.check  throws an error for lines that cannot be spoken

@@ -16,6 +16,8 @@ const KINDS = { note_marks: false, page_numbers: false, code: false, tables: tru
 /** Switches that choose which kinds of a file's content become text. */
 class KindSwitches {
   /**
+   * Create one switch for each kind of content.
+   *
    * @param {HTMLElement} fieldset fieldset for the switches
    * @param {import('../app/studio.js').Studio} studio
    * @param {() => void} onChange
@@ -57,7 +59,11 @@ const MAX_TITLE_CHARS = 60; // Maximum length of the text that replaces a missin
 
 /** Dialog in which the user chooses the chapters of an imported file. */
 export class ChapterSheet {
-  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Find the elements of the dialog on the page.
+   *
+   * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
+   */
   constructor(page, studio) {
     this.studio = studio;
     this.dialog = getElement(page, '#vw-chapters', HTMLDialogElement);
@@ -145,7 +151,7 @@ export class ChapterSheet {
     });
   }
 
-  /** @param {Chapter} chapter @param {number} index */
+  /** Return the list item of a chapter, with its checkbox. @param {Chapter} chapter @param {number} index */
   row({ title, paragraphs, is_notes: isNotes }, index) {
     const row = document.createElement('li');
     const label = createElement('label', { className: 'vw-check' });
@@ -221,7 +227,11 @@ const MAX_EXAMPLE_CHARS = 30; // Maximum number of characters that are shown of 
 
 /** Dialog with the options and a preview of an imported text. */
 export class ImportSheet {
-  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Find the elements of the dialog on the page.
+   *
+   * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
+   */
   constructor(page, studio) {
     this.studio = studio;
     this.dialog = getElement(page, '#vw-import', HTMLDialogElement);
@@ -336,7 +346,7 @@ function row(text) {
 
 /** Dialog for the address of a web page that is imported as text. */
 export class AddressSheet {
-  /** @param {HTMLElement} page */
+  /** Find the elements of the dialog on the page. @param {HTMLElement} page */
   constructor(page) {
     this.dialog = getElement(page, '#vw-web', HTMLDialogElement);
     this.field = getElement(page, '#vw-web-address', HTMLInputElement);
@@ -408,6 +418,8 @@ export class Importer {
   isReading = false;
 
   /**
+   * Create the import and its dialogs from the elements of a page.
+   *
    * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
    */
   constructor(page, studio) {

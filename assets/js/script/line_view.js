@@ -20,7 +20,11 @@ const NAMED = /** @type {const} */ (['grip', 'description', 'instruct', 'text', 
 
 /** View of one line of a script: voice, text and controls. */
 export class LineView {
-  /** @param {Line} line @param {import('./lines_view.js').LinesView} list @param {HTMLTemplateElement} template */
+  /**
+   * Create the view of a line from a template.
+   *
+   * @param {Line} line @param {import('./lines_view.js').LinesView} list @param {HTMLTemplateElement} template
+   */
   constructor(line, list, template) {
     this.line = line;
     this.list = list;

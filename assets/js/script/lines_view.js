@@ -14,6 +14,8 @@ const NEAR_PX = 1000;
 /** View of all lines of a script, which the user can edit and move. */
 export class LinesView {
   /**
+   * Create the view from the elements of the Script room.
+   *
    * @param {HTMLElement} list <ol> element for the lines
    * @param {HTMLTemplateElement} template template of a line
    * @param {import('./room.js').ScriptRoom} room
@@ -194,7 +196,13 @@ export class LinesView {
     view?.element.scrollIntoView({ block: 'nearest' });
   }
 
-  /** @param {string|null} id */
+  /**
+   * Select a line in the timeline.
+   *
+   * The id is null if no line is selected.
+   *
+   * @param {string|null} id
+   */
   onChosen(id) {
     this.chosen = id;
     this.room.timeline.choose(id);
@@ -214,12 +222,12 @@ export class LinesView {
 
   // --- Actions of a line
 
-  /** @param {string} id */
+  /** Play the script from a line. @param {string} id */
   playFrom(id) {
     this.room.playFrom(id);
   }
 
-  /** @param {string} id */
+  /** Generate the audio of a line again. @param {string} id */
   remake(id) {
     this.room.regeneration.begin(id);
   }
@@ -234,12 +242,12 @@ export class LinesView {
     this.room.playFrom(line.id, { only: true });
   }
 
-  /** @param {string} id */
+  /** Insert a copy of a line, and focus it. @param {string} id */
   duplicate(id) {
     this.focus(this.script.duplicate(id).id);
   }
 
-  /** @param {string} id */
+  /** Remove a line, and offer undo. @param {string} id */
   remove(id) {
     const at = this.script.indexOf(id);
     const undo = this.script.remove(id);
@@ -278,7 +286,7 @@ export class LinesView {
     this.focus(line.id);
   }
 
-  /** @param {KeyboardEvent} event @param {LineView} view */
+  /** Move a line if Alt with an arrow key was pressed. @param {KeyboardEvent} event @param {LineView} view */
   onLineKey(event, { line }) {
     const by = event.key === 'ArrowUp' ? -1 : event.key === 'ArrowDown' ? 1 : 0;
     if (by === 0 || !event.altKey || event.ctrlKey || event.metaKey) return;
@@ -286,7 +294,11 @@ export class LinesView {
     this.move(line.id, by);
   }
 
-  /** @param {KeyboardEvent} event @param {LineView} view */
+  /**
+   * Handle Enter, Backspace and the vertical arrow keys in the text of a line.
+   *
+   * @param {KeyboardEvent} event @param {LineView} view
+   */
   onTextKey(event, { line, parts: { text } }) {
     const { key, altKey, ctrlKey, metaKey, shiftKey } = event;
     if (event.isComposing || altKey || ctrlKey || metaKey || shiftKey) return;
@@ -356,7 +368,7 @@ export class LinesView {
 
   // --- Dragging
 
-  /** @param {DragEvent} event */
+  /** Start to drag a line by its handle. @param {DragEvent} event */
   onDragStart(event) {
     const { target, dataTransfer } = event;
     const element = target instanceof Element && target.closest('.vw-line-grip') ? lineAt(target) : null;
@@ -368,7 +380,7 @@ export class LinesView {
     dataTransfer.setDragImage(element, 0, 0);
   }
 
-  /** @param {DragEvent} event */
+  /** Show where the dragged line would be inserted. @param {DragEvent} event */
   onDragOver(event) {
     const over = lineAt(event.target);
     if (!this.dragged || !over) return;
@@ -379,7 +391,7 @@ export class LinesView {
     over.dataset.drop = below ? 'below' : 'above';
   }
 
-  /** @param {DragEvent} event */
+  /** Insert the dragged line at the position of the pointer. @param {DragEvent} event */
   onDrop(event) {
     const over = lineAt(event.target);
     if (!this.dragged || !over) return;

@@ -55,6 +55,8 @@ function keyOf({ mode, config = {}, text, spoken, seed }) {
 /** Generator of the audio of script lines, with one take for each segment. */
 export class Maker extends EventTarget {
   /**
+   * Create a generator that has no lines yet.
+   *
    * @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'speech'|'voices'|'pronunciation'|'t'>} studio
    * @param {import('./voice_assignment.js').VoiceAssignment} voiceAssignment
    */
@@ -114,7 +116,7 @@ export class Maker extends EventTarget {
     return plan;
   }
 
-  /** @param {Line} line @returns {Segment[]} */
+  /** Return the segments of a line, with the request of each segment. @param {Line} line @returns {Segment[]} */
   segments(line) {
     const { text, seed, voice } = line;
     const request = voice && this.voiceAssignment.request(line);
@@ -432,7 +434,7 @@ export class Regeneration {
    */
   line = null;
 
-  /** @param {import('./room.js').ScriptRoom} room */
+  /** Create the repeated generation for a Script room. @param {import('./room.js').ScriptRoom} room */
   constructor(room) {
     this.room = room;
   }

@@ -76,6 +76,8 @@ function joinBroken(text) {
 }
 
 /**
+ * Split a text into paragraphs, and return the names of the speakers in it.
+ *
  * @param {string} text text whose only line breaks are line feeds
  * @returns {{paragraphs: string[], names: Set<string> & {isScreenplay?: boolean}}}  names: names that are certainly speakers
  */

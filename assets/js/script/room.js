@@ -36,7 +36,11 @@ export class ScriptRoom {
   static id = 'script';
   id = 'script';
 
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the Script room from its panel on the page.
+   *
+   * @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio
+   */
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
@@ -417,7 +421,7 @@ export class ScriptRoom {
     this.studio.stage.seek(at);
   }
 
-  /** @param {KeyboardEvent} event */
+  /** Show the script in the player, and let the player handle the key. @param {KeyboardEvent} event */
   onTimelineKey(event) {
     this.showInPlayer();
     this.studio.stage.onKey(event);

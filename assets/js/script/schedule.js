@@ -123,12 +123,12 @@ function measurePaces(script, maker) {
   };
 }
 
-/** @param {import('./making.js').Segment} segment */
+/** Return a text that identifies the voice of a segment. @param {import('./making.js').Segment} segment */
 function voiceOf({ mode, config }) {
   return `${mode} ${config?.voice}`;
 }
 
-/** @param {SegmentTake} take */
+/** Return true if the audio of a take is still being received. @param {SegmentTake} take */
 function isReceiving(take) {
   return 'isReceiving' in take && take.isReceiving;
 }

@@ -36,7 +36,7 @@ const MAX_UNSAVED_MS = 20_000; // Maximum time between saves, because an export 
 
 /** Stored scripts of the visitor, with automatic saving of the open script. */
 export class ScriptList extends EventTarget {
-  /** @param {typeof import('../common/api.js').api} api */
+  /** Create an empty list of scripts. @param {typeof import('../common/api.js').api} api */
   constructor(api) {
     super();
     this.api = api;
@@ -262,7 +262,7 @@ export class ScriptList extends EventTarget {
     fetch(this.api.address(`studio/scripts/${script.id}`), { method: 'PUT', headers, body, keepalive: true }).catch(() => {});
   }
 
-  /** @param {ScriptList['state']} state */
+  /** Change the saving state, and emit the event 'state'. @param {ScriptList['state']} state */
   enter(state) {
     this.state = state;
     this.dispatchEvent(new Event('state'));
@@ -276,7 +276,11 @@ const STATE_KEYS = { new: '', unsaved: '', saving: 'script.saving', saved: 'scri
 
 /** List of the stored scripts and the saving state of the open script, on the page. */
 export class ScriptListView {
-  /** @param {HTMLElement} root panel of the room @param {import('./room.js').ScriptRoom} room */
+  /**
+   * Create the view from the elements of the Script room.
+   *
+   * @param {HTMLElement} root panel of the room @param {import('./room.js').ScriptRoom} room
+   */
   constructor(root, room) {
     this.room = room;
     this.studio = room.studio;
@@ -401,14 +405,18 @@ export class ScriptListView {
   }
 }
 
-/** @param {string} label @param {() => void} action */
+/** Return a button with a label. @param {string} label @param {() => void} action */
 function button(label, action) {
   const element = createElement('button', { type: 'button', textContent: label });
   element.onclick = action;
   return element;
 }
 
-/** @param {string} label @param {() => void} action @param {boolean} [isOpen] */
+/**
+ * Return a list item with a button, which is marked if its script is open.
+ *
+ * @param {string} label @param {() => void} action @param {boolean} [isOpen]
+ */
 function entry(label, action, isOpen = false) {
   const item = document.createElement('li');
   const open = button(label, action);

@@ -26,7 +26,7 @@ const MIN_PEAK_HEIGHT = 0.3; // If all peaks are below this fraction of the heig
 
 /** Timeline of a script, which shows a clip for each line and the playback position. */
 export class Timeline {
-  /** @param {HTMLElement} root element of the slider @param {TimelineCallbacks} callbacks */
+  /** Create an empty timeline. @param {HTMLElement} root element of the slider @param {TimelineCallbacks} callbacks */
   constructor(root, callbacks) {
     this.root = root;
     this.callbacks = callbacks;
@@ -264,7 +264,11 @@ export class Timeline {
   }
 }
 
-/** @param {HTMLElement} root @param {string} name @returns {HTMLElement} */
+/**
+ * Return an element of the timeline by its name.
+ *
+ * @param {HTMLElement} root @param {string} name @returns {HTMLElement}
+ */
 function part(root, name) {
   return /** @type {HTMLElement} */ (root.querySelector(`.vw-timeline-${name}`));
 }

@@ -24,7 +24,11 @@ const GRID_S = 0.05;
 
 /** Mouse and touch actions on the timeline of a script. */
 export class TimelineGestures {
-  /** @param {import('./timeline.js').Timeline} timeline @param {GestureActions} actions */
+  /**
+   * Handle the pointer events of a timeline from now on.
+   *
+   * @param {import('./timeline.js').Timeline} timeline @param {GestureActions} actions
+   */
   constructor(timeline, actions) {
     this.timeline = timeline;
     this.actions = actions;

@@ -17,7 +17,11 @@ import { suggestedName } from '../design/names.js';
 
 /** Voices of script lines: their names, automatic assignment, and request fields. */
 export class VoiceAssignment {
-  /** @param {Pick<import('../app/studio.js').Studio, 'cards'|'voices'|'catalogue'|'t'>} studio */
+  /**
+   * Create the assignment from the voices of the page.
+   *
+   * @param {Pick<import('../app/studio.js').Studio, 'cards'|'voices'|'catalogue'|'t'>} studio
+   */
   constructor(studio) {
     this.studio = studio;
   }

@@ -230,7 +230,11 @@ export class Pronunciation extends EventTarget {
   /** Promise that resolves when all saves have finished. @type {Promise<unknown>} */
   saving = Promise.resolve();
 
-  /** @param {StoredDictionary|null} dictionary stored dictionary, or null if it is not available */
+  /**
+   * Create the pronunciation from the stored dictionary.
+   *
+   * @param {StoredDictionary|null} dictionary stored dictionary, or null if it is not available
+   */
   constructor(dictionary) {
     super();
     if (dictionary) this.setDictionary(dictionary);

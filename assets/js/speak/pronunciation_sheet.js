@@ -20,7 +20,11 @@ export class PronunciationSheet {
   /** True if the sample word has paused another playback, which is resumed afterwards. */
   isPaused = false;
 
-  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the dialog from the elements of a page.
+   *
+   * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
+   */
   constructor(page, studio) {
     this.studio = studio;
     /** Text field that was edited last. @type {HTMLTextAreaElement} */
@@ -245,12 +249,16 @@ export class PronunciationSheet {
     await this.save(this.studio.t(leftOut ? 'pronunciation.brought_but' : 'pronunciation.brought', { n: brought.length, left: leftOut }));
   }
 
-  /** @param {string} sentence */
+  /** Show an error in the dialog. @param {string} sentence */
   showError(sentence) {
     this.error.textContent = sentence;
   }
 
-  /** @param {string} sentence @param {(() => void)|null} [undo] */
+  /**
+   * Show a message in the dialog, with an undo button if `undo` is given.
+   *
+   * @param {string} sentence @param {(() => void)|null} [undo]
+   */
   showMessage(sentence, undo = null) {
     this.message.textContent = sentence;
     this.undo.hidden = !undo;

@@ -23,7 +23,11 @@ export class SpeakersRoom {
   takesTags = true;
   takesAnyLength = true;
 
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the Speak room from its panel on the page.
+   *
+   * @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio
+   */
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
@@ -285,7 +289,11 @@ export class SpeakersRoom {
     }
   }
 
-  /** @param {import('../app/studio.js').RestoredTake} take @returns {import('../app/studio.js').UndoFunction} */
+  /**
+   * Restore the form from a stored take, and return a function that undoes this.
+   *
+   * @param {import('../app/studio.js').RestoredTake} take @returns {import('../app/studio.js').UndoFunction}
+   */
   restore({ mode, config }) {
     const { catalogue } = this.studio;
     // For undo. A draft would lose these voices, because it has at most one.

@@ -207,7 +207,11 @@ export class SentenceHighlight {
   /** Range that is shown, with the text of the field. @type {string|null} */
   shownKey = null;
 
-  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Mark the spoken sentence in the text field whenever the playback position changes.
+   *
+   * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
+   */
   constructor(page, studio) {
     this.studio = studio;
     this.field = /** @type {HTMLTextAreaElement} */ (page.querySelector('#vw-text'));
@@ -268,7 +272,7 @@ export class SentenceHighlight {
     return this.typed.rangeAt(beginnings, at);
   }
 
-  /** @param {import('../player/take.js').Take} take */
+  /** Parse the text of a take into sentences and clauses. @param {import('../player/take.js').Take} take */
   textOf(take) {
     if (this.parsedText?.take === take) return this.parsedText;
     const sentences = sentencesOf(take.text);

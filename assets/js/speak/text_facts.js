@@ -14,7 +14,11 @@ const UNTRANSLATED_TAGS = new Set(['pause', 'neutral']);
 
 /** Buttons below the text field that insert tags, if the voice supports tags. */
 export class TagChips {
-  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the buttons that insert a tag into the text.
+   *
+   * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
+   */
   constructor(page, studio) {
     this.studio = studio;
     this.holder = getElement(page, '#vw-text-tags');
@@ -51,7 +55,7 @@ export class TagChips {
     );
   }
 
-  /** @param {string} label @param {string} tag */
+  /** Return a button that inserts a tag. @param {string} label @param {string} tag */
   chip(label, tag) {
     const chip = createElement('button', { type: 'button', textContent: label, title: tag });
     chip.onclick = () => this.insert(tag);
@@ -77,7 +81,7 @@ const oneOf = (words) => words[Math.floor(Math.random() * words.length)];
 
 /** Buttons that fill the text field with a sample text. */
 export class Starters {
-  /** @param {import('./room.js').SpeakersRoom} room */
+  /** Create the buttons of a Speak room. @param {import('./room.js').SpeakersRoom} room */
   constructor(room) {
     this.room = room;
     this.studio = room.studio;
@@ -129,7 +133,11 @@ export class Starters {
     return text[wanted.find((language) => spoken.includes(language)) ?? wanted[0]];
   }
 
-  /** @param {string} name @param {string} about @param {() => void} onclick */
+  /**
+   * Return a button with the name and the first words of a sample text.
+   *
+   * @param {string} name @param {string} about @param {() => void} onclick
+   */
   button(name, about, onclick) {
     // The language of the sample text may differ from the language of the page.
     const lang = /\p{Script=Han}/u.test(about) ? 'zh' : 'en';
@@ -181,7 +189,11 @@ export class TextFacts {
   /** @type {number|undefined} */
   frame;
 
-  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Find the elements for the information on the page.
+   *
+   * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
+   */
   constructor(page, studio) {
     this.studio = studio;
     this.count = getElement(page, '#vw-text-count');

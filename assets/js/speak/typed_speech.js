@@ -80,7 +80,11 @@ export class TypedSpeech {
   /** @type {ReturnType<typeof setTimeout>|undefined} */
   idleTimer = undefined;
 
-  /** @param {import('./room.js').SpeakersRoom} room @param {HTMLElement} page */
+  /**
+   * Create the generation for the text field of a Speak room.
+   *
+   * @param {import('./room.js').SpeakersRoom} room @param {HTMLElement} page
+   */
   constructor(room, page) {
     this.room = room;
     this.studio = room.studio;

@@ -12,7 +12,11 @@ const MAX_SEED = 0xffffffff;
 export class Variation {
   id = 'variation';
 
-  /** @param {HTMLDetailsElement} root @param {(key: string, values?: Object<string, any>) => string} t */
+  /**
+   * Create the settings from their elements on the page.
+   *
+   * @param {HTMLDetailsElement} root @param {(key: string, values?: Object<string, any>) => string} t
+   */
   constructor(root, t) {
     this.root = root;
     this.t = t;

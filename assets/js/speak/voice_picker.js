@@ -37,7 +37,11 @@ const MARKUP = `
 
 /** List from which the user picks a voice, in all rooms. */
 export class VoicePicker {
-  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio @param {PickerCallbacks} callbacks */
+  /**
+   * Create the picker in an element.
+   *
+   * @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio @param {PickerCallbacks} callbacks
+   */
   constructor(root, studio, callbacks) {
     this.root = root;
     this.studio = studio;
@@ -77,7 +81,7 @@ export class VoicePicker {
     return [...this.list.querySelectorAll(/** @type {'button'} */ ('.vw-pick-choose'))];
   }
 
-  /** @param {KeyboardEvent} event */
+  /** Move the focus by an arrow key, or type into the search field. @param {KeyboardEvent} event */
   onKey(event) {
     const { rows } = this;
     // The search field then receives the character.
@@ -153,12 +157,12 @@ export class VoicePicker {
     return strip;
   }
 
-  /** @param {string} title @param {Choice[]} choices */
+  /** Return a list of voices with a title. @param {string} title @param {Choice[]} choices */
   group(title, choices) {
     return createElement('ul', { ariaLabel: title }, choices.map((choice) => this.row(choice)));
   }
 
-  /** @param {Choice} choice */
+  /** Return the row of a voice. @param {Choice} choice */
   row(choice) {
     const row = document.createElement('li');
     row.className = 'vw-pick';
@@ -179,7 +183,11 @@ export class VoicePicker {
     return row;
   }
 
-  /** @param {HTMLButtonElement} button @param {Choice} choice */
+  /**
+   * Let a button choose a voice, or disable the button if the voice cannot be used.
+   *
+   * @param {HTMLButtonElement} button @param {Choice} choice
+   */
   offer(button, choice) {
     if (choice.why) button.setAttribute('aria-disabled', 'true');
     else button.onclick = () => {
@@ -270,7 +278,7 @@ function keyAt(element) {
   return holder?.dataset.voice ?? '';
 }
 
-/** @param {string} title */
+/** Return a heading for a group of voices. @param {string} title */
 function heading(title) {
   return createElement('h3', { textContent: title });
 }
@@ -279,7 +287,11 @@ function heading(title) {
 
 /** Voice picker in a popover next to its button, or at the bottom of a phone's screen. */
 export class VoicePopover {
-  /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
+  /**
+   * Create the popover from its elements on the page.
+   *
+   * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
+   */
   constructor(page, studio) {
     this.studio = studio;
     this.element = /** @type {HTMLElement} */ (page.querySelector('#vw-voice-sheet'));

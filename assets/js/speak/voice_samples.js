@@ -44,7 +44,7 @@ export class VoiceSamples extends EventTarget {
   /** Key of the voice whose sample is playing, or '' if no sample is playing. */
   playingKey = '';
 
-  /** @param {import('../app/studio.js').Studio} studio */
+  /** Create the samples of a page. @param {import('../app/studio.js').Studio} studio */
   constructor(studio) {
     super();
     this.studio = studio;

@@ -152,7 +152,7 @@ export class VoiceCatalogue extends EventTarget {
   /** @type {Choice[]} */
   storedChoices = [];
 
-  /** @param {import('../app/studio.js').Studio} studio */
+  /** Create the catalogue from the voices of the page. @param {import('../app/studio.js').Studio} studio */
   constructor(studio) {
     super();
     this.studio = studio;
