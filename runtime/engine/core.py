@@ -340,7 +340,7 @@ class EngineCore:
         return bool(sequences)
 
     def decode(self) -> bool:
-        """Launch a decode step for all rows that can continue.
+        """Launch a decode step for all sequences that can continue.
 
         Returns:
             True if a decode step was launched.

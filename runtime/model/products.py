@@ -1,13 +1,13 @@
 """Matrix products and convolutions on a CPU, bitwise independent of the batch.
 
-CPU matrix kernels process four rows at a time and the remaining rows differently, so the last bits of a row depend on
-the number of rows. Here, rows and the summed dimension are padded to multiples of four, and a convolution is the sum of
-one product per tap. Results are then bitwise equal in any batch and for any division into chunks, and the products are
-as fast as PyTorch's convolutions.
+CPU matrix kernels process four input rows at a time and the remaining rows differently, so the last bits of an output
+row depend on the number of rows. Here, the number of rows and the summed dimension are padded to multiples of four, and
+a convolution is the sum of one product per tap. Results are then bitwise equal in any batch and for any division into
+chunks, and the products are as fast as PyTorch's convolutions.
 
 On Intel processors, MKL's strict mode is also needed (runtime/__init__.py). PyTorch does not guarantee batch
-invariance; tests/unit/model/test_products.py checks float32. GPUs use PyTorch's convolutions. All audio is
-[B, T, C], so a row is a time step.
+invariance; tests/unit/model/test_products.py checks float32. GPUs use PyTorch's convolutions. All audio is [B, T, C],
+so a row is a time step.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Linear(nn.Linear):
             self.set_product(product)
 
     def set_product(self, product: Product, dtype: torch.dtype | None = None) -> None:
-        """Replace the weight with a function that multiplies rows by the weight.
+        """Replace the weight with a function that multiplies input rows by the weight.
 
         The parameter `weight` becomes an empty tensor of the same dtype, or of `dtype` if it is not None.
         """
@@ -169,7 +169,7 @@ class Narrow:
 
 
 def narrowed(weight: Tensor, dtype: torch.dtype, taps: int = 1) -> Product | None:
-    """Return a function that multiplies rows by a weight matrix, which is stored in `dtype`.
+    """Return a function that multiplies input rows by a weight matrix stored in `dtype`.
 
     Shapes: weight [N, taps * C].
 
@@ -188,7 +188,7 @@ def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Te
     """Compute a convolution without padding and bias as one matrix product.
 
     Args:
-        product: Function that multiplies rows [M, taps * C] by the weights of all taps.
+        product: Function that multiplies input rows [M, taps * C] by the weights of all taps.
 
     Shapes: x [B, T + (taps - 1) * dilation, C]; result [B, T, N].
     """

@@ -32,7 +32,7 @@ class Family:
     batches: tuple[int, ...]
 
     def up_to(self, rows: int) -> Family:
-        """Return a copy without batch sizes that are larger than needed for `rows` rows."""
+        """Return a copy without the batch sizes that are larger than needed for `rows` streams."""
         enough = next((batch for batch in self.batches if batch >= rows), self.batches[-1])
         return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
 
@@ -203,7 +203,7 @@ class Code2WavGraphs:
         return max(batch for _, batch in self._graphs.of(WORKS[stream]))
 
     def bucket(self, stream: Stream, frames: int, rows: int) -> Bucket | None:
-        """Return the smallest graph for `frames` frames and at least `rows` rows, or None."""
+        """Return the smallest graph for `frames` frames of at least `rows` streams, or None."""
         buckets = self._graphs.of(WORKS[stream])
         fitting = [shape for shape in buckets if shape[0] == frames and shape[1] >= rows]
         return buckets[min(fitting)] if fitting else None

@@ -49,7 +49,7 @@ class PrefillAttention:
 
 
 class SlotAttention:
-    """Attention of each row's `new` newest positions, which are first written to the KV cache.
+    """Attention of the `new` newest positions per batch row, stored in the KV cache first.
 
     Slot numbers are on the device, so graphs can capture the attention.
 
@@ -101,7 +101,7 @@ class FusedPrefillAttention:
 
 @dataclass(frozen=True, slots=True)
 class FusedDecodeAttention:
-    """Attention of one new position per row, with one fused launch per layer.
+    """Attention of one new position per batch row, with one fused launch per layer.
 
     `SlotAttention` computes the same without fused operations.
 

@@ -1,8 +1,8 @@
 """Embedding tables of another checkpoint for the inputs of some rows of a batch.
 
 Such a row uses the other checkpoint's embeddings of text and of code 0. Layers, heads and all other embeddings belong
-to the checkpoint that serves the request (docs/model.md 4.1). Fused operations read each slot's embedding tables by
-address, also in graphs, so such a row takes no additional time. `CrossCheckpointEmbeddings` is the reference
+to the checkpoint that serves the request (docs/model.md 4.1). Fused operations read the embedding tables of each slot
+by address, in graphs too. Therefore such a row takes no additional time. `CrossCheckpointEmbeddings` is the reference
 implementation, for devices without fused operations. On these devices, a batch with such a row runs without a graph.
 """
 

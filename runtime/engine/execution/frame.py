@@ -1,7 +1,7 @@
-"""Generation of one frame of every active row (docs/model.md 4, 5).
+"""Generation of one frame of every active sequence (docs/model.md 4, 5).
 
-The steps are: next input, talker, code 0, codes 1 to Q-1. All data that differs between rows is in the tensors of the
-slot cache, so a graph can capture a complete frame (model_runner.py).
+The steps are: next input, talker, code 0, codes 1 to Q-1. A batch has one row per sequence. All data that differs
+between rows is in the tensors of the slot cache, so a graph can capture a complete frame (model_runner.py).
 
 A row's progress (position, frame, last codes, codes seen) is written last. Keys and values of the new position are
 written earlier, but no other frame reads them. Therefore a failed frame can be repeated for any of its rows.
@@ -101,9 +101,9 @@ class Frame:
 
     @torch.inference_mode()
     def set_embedding_source(self, embedding_source: Talker | None) -> None:
-        """Set the talker of another checkpoint, whose embedding tables some rows may use.
+        """Set the talker of another checkpoint, whose embedding tables some sequences may use.
 
-        Call this method before any row uses the embeddings of another checkpoint.
+        Call this method before any sequence uses the embeddings of another checkpoint.
         """
         if embedding_source is self._embedding_source:
             return
@@ -119,7 +119,7 @@ class Frame:
             self.device.mark().synchronize()
 
     def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None, *, plain: bool = False) -> Tensor:
-        """Generate the next frame of rows that already have a frame, and return the output.
+        """Generate the next frame of sequences that already have a frame, and return the output.
 
         Args:
             plain: True if no row needs a sort for sampling (slots.py). The sort may then be skipped.
@@ -194,7 +194,7 @@ class Frame:
         self.slot_cache.position[rows] = stops
 
     def first(self, rows: Tensor, slots: Slots | None = None, *, plain: bool = False) -> Tensor:
-        """Generate the first frame of rows whose prompts are prefilled, and return the output.
+        """Generate the first frame of sequences with a prefilled prompt, and return the output.
 
         Shapes: see `next`.
         """
@@ -297,7 +297,7 @@ class Frame:
         return torch.stack(codes, dim=-1), torch.stack(sums).isfinite().all(dim=0)
 
     def row_sampling(self, rows: Tensor) -> RowSampling:
-        """Return the code predictor's sampling settings of some rows, for the C++ operator.
+        """Return the code predictor's sampling settings of a batch, for the C++ operator.
 
         Shapes: rows [B] int64.
         """

@@ -49,7 +49,7 @@ class FrameLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FrameResult:
-    """New frame of each row in host memory.
+    """New frame of each sequence in a batch, in host memory.
 
     Shapes: codes [B, Q] int64; ended, finite [B] bool. A row with `ended` has no frame. `finite` is True if all logits
     of the row were finite.

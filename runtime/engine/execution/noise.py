@@ -42,7 +42,7 @@ class HostNoise:
         self._hashes = [hashes_of(width) for width in widths]
 
     def of(self, codebook: int, rows: int) -> Tensor:
-        """Return the noise of one codebook for the first `rows` rows, as a view on the device.
+        """Return the noise of one codebook for the first `rows` batch rows, as a device view.
 
         Shapes: result [rows, V].
         """
@@ -50,7 +50,7 @@ class HostNoise:
         return self._device[level][codebook - level, :rows]
 
     def write(self, seeds: NDArray[np.int64], frames: NDArray[np.int64], uses_noise: NDArray[np.bool_]) -> None:
-        """Compute the noise of each row's next frame, and queue the copy to the device.
+        """Compute the next frame's noise for each batch row, and queue the copy to the device.
 
         Greedy rows get arbitrary finite values.
 
@@ -101,7 +101,7 @@ def hashes_of(width: int) -> Words:
 
 
 def keys_of(seeds: NDArray[np.int64], frames: NDArray[np.int64], groups: int) -> Words:
-    """Return the hash key of each row and codebook.
+    """Return the hash key of each batch row and codebook.
 
     Shapes: seeds, frames [B], not negative; result [B, groups] uint32.
     """

@@ -1,7 +1,7 @@
 """Slot cache: device state of a fixed number of slots, and the queue of free slots.
 
-Each slot is one row of the tensors. A sequence is added, paused or removed by a write to its row. The host has NumPy
-copies of some values, so launching a frame neither waits for the device nor loops over rows.
+Each slot is one row of the tensors. Writing to a row adds, pauses or removes a sequence. The host has NumPy copies of
+some values, so launching a frame neither waits for the device nor loops over rows.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class LevelCache:
     def of(
         self, rows: Tensor, slots: NDArray[np.int64] | None, *, lean: bool = False, plain: bool = False
     ) -> LevelSettings:
-        """Return the sampling settings of some rows.
+        """Return the sampling settings of the slots in a batch.
 
         Args:
             lean: True to use `keep_by_one_sort` (sampling.py).
@@ -170,9 +170,9 @@ class LevelCache:
         )
 
     def is_plain(self, slots: NDArray[np.int64]) -> bool:
-        """True if no row needs a sort for sampling.
+        """True if none of the slots needs a sort for sampling.
 
-        A row needs a sort if it is not greedy and has a large top-k or a top-p below 1.
+        A slot needs a sort if its sampling is not greedy and has a large top-k or a top-p below 1.
 
         Shapes: slots [B].
         """

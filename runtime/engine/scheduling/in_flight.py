@@ -1,8 +1,8 @@
 """Queues of device launches in flight: decode frames and prefill chunks.
 
-A launch is in flight until the host has read its result. If a row ends or starts a new segment, the results of its
-launches in flight are discarded. Each row counts its discards. A result is dropped for a row if the launch is older
-than the row's last discard.
+A launch is in flight until the host has read its result. If a sequence ends or starts a new segment, the results of its
+launches in flight are discarded. Each slot counts its discards. The result for a slot is dropped if the launch is older
+than the slot's last discard.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Expect = Callable[[Stream, Event], None]
 class StepOutput:
     """Result of a finished launch.
 
-    Rows that have discarded the launch are not included. `result` is None if the launch failed. If the frame is the
-    first frame of segments, `prompts` contains the prompt of each row. Otherwise `prompts` is empty. `took_s` is the
+    Slots that have discarded the launch are not included. `result` is None if the launch failed. If the frame is the
+    first frame of segments, `prompts` contains the prompt of each slot. Otherwise `prompts` is empty. `took_s` is the
     duration of the launch on the device in seconds.
 
     Shapes: slots [B], and every array of `result` [B, ...].
@@ -117,12 +117,12 @@ class InFlight:
     ) -> None:
         """Add a launch to the queue of its device stream.
 
-        The launch is a frame of some rows, or prefill chunks of some rows on ``Stream.PROMPTS``.
+        The launch generates a frame for `slots`, or prefills chunks of their prompts on ``Stream.PROMPTS``.
 
         Args:
             event: Event after which the results are valid.
             launched: Launched frame, or None for prefill chunks that do not complete a prompt.
-            prompts: Prompts of the rows, if the frame is the first frame of segments.
+            prompts: Prompts of the slots, if the frame is the first frame of segments.
             began: Time in seconds at which the device could start, or None for the current time.
         """
         if launched is not None:

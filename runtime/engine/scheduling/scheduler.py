@@ -1,7 +1,7 @@
 """Scheduler that chooses the sequences of each frame and the chunks of each Code2Wav call.
 
 The scheduler uses neither torch nor a clock. The state is in arrays over all slots, so a decision takes the same time
-for 1 and for 64 rows.
+for 1 and for 64 sequences.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class SequenceTable:
 
     Shapes: every array [S]. Times are in seconds of the engine's clock.
 
-    Frames are counted from the first frame of the request, over all its segments. In every row:
+    Frames are counted from the first frame of the request, over all its segments. For every slot:
 
         acknowledged_frames <= emitted <= sampled <= launched
         launched < limit and launched < text_limit      Condition of a launch.
         Sequence.before <= sampled                      Frames of the earlier segments.
         SlotCache.frame = launched - before             Frames of the current segment; `host_frame` is its host copy.
 
-    * `InFlight` advances `launched`. When it discards launches, it sets `launched` back to `sampled`.
-    * `Code2WavScheduler.store_frames` advances `sampled`. `SegmentRunner.cut_segment` discards frames.
-    * `Scheduler.record_emitted` advances `emitted` when the result of a Code2Wav call is collected.
-    * `EngineCore.ack_sent` advances `acknowledged_frames`, which may exceed `emitted` until the call is collected.
+    * `InFlight` advances `launched`. When it discards launches, it sets `launched` back to `sampled`. *
+    `Code2WavScheduler.store_frames` advances `sampled`. `SegmentRunner.cut_segment` discards frames. *
+    `Scheduler.record_emitted` advances `emitted` when the result of a Code2Wav call is collected. *
+    `EngineCore.ack_sent` advances `acknowledged_frames`, which may exceed `emitted` until the call is collected.
 
     Thread: engine. When the Code2Wav worker begins a chunk, the worker holds its lock, reads `emitted` and sets
     `in_code2wav`.
@@ -70,7 +70,7 @@ class SequenceTable:
         self.batch = np.ones(slots, np.int64)  # Maximum rows in one Code2Wav call (a setting of the mode).
 
     def clear(self, slot: int) -> None:
-        """Reset the row of a slot except `in_code2wav`.
+        """Reset the values of a slot, except `in_code2wav`.
 
         A running Code2Wav call resets `in_code2wav` when it ends.
         """
@@ -80,7 +80,7 @@ class SequenceTable:
 
     @property
     def pending(self) -> NDArray[np.int64]:
-        """Return the number of generated frames of each row that Code2Wav has not decoded yet.
+        """Return the number of generated frames per slot that Code2Wav has not decoded yet.
 
         Shapes: [S].
         """
@@ -103,8 +103,8 @@ class Code2WavChunk:
     """Input of one Code2Wav call: slots, and the number of frames of each slot.
 
     `deadline` is the earliest time at which a listener's buffer becomes empty. `is_urgent` is True for first chunks and
-    for short chunks that a listener needs soon. `at_end` is True if this is the last chunk of every row. A row with
-    fewer frames than `size` has no later frames and is padded.
+    for short chunks that a listener needs soon. `at_end` is True if this is the last chunk of every sequence. A
+    sequence with fewer frames than `size` has no later frames, and its chunk is padded.
 
     Shapes: slots, frames [B].
     """
@@ -117,16 +117,17 @@ class Code2WavChunk:
 
     @property
     def size(self) -> int:
-        """Return the number of frames that Code2Wav decodes for every row, including padding."""
+        """Return the number of frames that Code2Wav decodes for every slot, including padding."""
         return int(self.frames.max())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduler:
-    """Policy for an engine iteration: rows of the next frame, and the next Code2Wav chunks.
+    """Policy that selects the sequences of the next frame, and the next Code2Wav chunks.
 
-    `batch_fill_ratio` is for devices on which a large batch costs little more than one row. A later chunk waits until
-    this fraction of all speaking rows can be decoded in one call. With 0, chunks neither wait nor are padded.
+    `batch_fill_ratio` is for devices on which a large batch costs little more than one sequence. A chunk after the
+    first one waits until this fraction of all speaking sequences can be decoded in one call. With 0, chunks neither
+    wait nor are padded.
 
     `first_alone` is for devices on which frames and Code2Wav use the same processor. Frames that are not urgent are
     delayed while a listener waits for the first audio.
@@ -142,15 +143,15 @@ class Scheduler:
     def runnable(
         self, table: SequenceTable, now: float, *, is_scarce: bool, yields_to_first_audio: bool = False
     ) -> Slots:
-        """Return the slots of the rows that take part in the next decode step.
+        """Return the slots of the sequences that take part in the next decode step.
 
-        A row takes part if it has text and free positions, and if its client reads fast enough.
+        A sequence takes part if it has text and free positions, and if its client reads fast enough.
 
         Args:
-            is_scarce: True to pause rows with more than `lead_cap_s` of unplayed audio, because other requests need the
-                slots or the compute time.
-            yields_to_first_audio: True to pause two kinds of rows while first audio is decoded: rows that wait for
-                first audio, and rows with more than `LOW_BUFFER_S` of unplayed audio.
+            is_scarce: True to pause sequences with more than `lead_cap_s` of unplayed audio, because other requests
+                need the slots or the compute time.
+            yields_to_first_audio: True to pause two kinds of sequences while first audio is decoded: those that wait
+                for first audio, and those with more than `LOW_BUFFER_S` of unplayed audio.
         """
         launched = table.launched
         may = (
@@ -169,11 +170,11 @@ class Scheduler:
         return np.flatnonzero(may)
 
     def is_decoding_fast(self, pace: Pace) -> bool:
-        """True if decode steps are so fast that pausing a row would not help other rows."""
+        """True if decode steps are so fast that a pause of one sequence would not help others."""
         return pace.step_s <= FAST_STEP_SHARE * self.frame_s
 
     def yields_to_first_audio(self, pace: Pace) -> bool:
-        """True if rows may pause while the first audio of another row is decoded.
+        """True if sequences may pause while the first audio of another sequence is decoded.
 
         This is the case if frames and Code2Wav use the same processor, and a decode step and a Code2Wav call together
         are clearly faster than real time.
@@ -181,21 +182,21 @@ class Scheduler:
         return self.first_alone and pace.step_s + pace.code2wav_s <= MAX_STEP_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return a mask of the rows whose client has not acknowledged enough audio.
+        """Return a mask of the slots whose client has not acknowledged enough audio.
 
-        Such a row must wait for its client, if the client acknowledges audio at all.
+        If the client acknowledges audio at all, the sequence in such a slot must wait for the client.
 
         Args:
-            frames: Number of frames of each row to compare with the acknowledged frames [S].
+            frames: Number of frames of each slot to compare with the acknowledged frames [S].
         """
         return table.has_acks & (frames - table.acknowledged_frames >= self.reader_frames)
 
     def chunk_sizes(self, table: SequenceTable, now: float, pace: Pace) -> NDArray[np.int64]:
-        """Return the length of every row's next chunk in frames, or 0 if it has no chunk now.
+        """Return the length of each slot's next chunk in frames, or 0 if no chunk is due now.
 
         The first chunk is small, so that audio starts early. Later chunks grow with the listener's buffer. A chunk is
-        not longer than the unplayed audio, unless its decoding will end long before the buffer is empty. A row with an
-        empty buffer gets all its frames in one chunk, because many small calls would slow down a slow machine further.
+        not longer than the unplayed audio, unless its decoding will end long before the buffer is empty. If the buffer
+        is empty, all frames are in one chunk, because many small calls would slow down a slow machine further.
 
         Example: the last chunk had 4 frames of 80 ms, so the next chunk may have 16 frames. The listener has 600 ms of
         audio. If a decode step takes 10 ms and Code2Wav 2 ms per frame, 16 frames take 192 ms. The chunk keeps its 16
@@ -233,9 +234,9 @@ class Scheduler:
     def due_chunks(self, table: SequenceTable, now: float, pace: Pace) -> list[Code2WavChunk]:
         """Return the Code2Wav chunks that should be decoded now, the most urgent chunk first.
 
-        First chunks are the most urgent. The chunks of the other rows follow in the order in which the listeners'
-        buffers become empty. With large batches, a Code2Wav call takes long. Then a short chunk of a row with a low
-        buffer is also urgent, because the listener needs it before a running call ends.
+        First chunks are the most urgent. The chunks of the other sequences follow in the order in which the listeners'
+        buffers become empty. With large batches, a Code2Wav call takes long. Then a short chunk of a sequence with a
+        low buffer is also urgent, because the listener needs the chunk before a running call ends.
         """
         sizes, is_urgent = self.chunk_sizes(table, now, pace), table.last_chunk == 0
         if self.batch_fill_ratio:
@@ -290,10 +291,10 @@ class Scheduler:
                 yield Code2WavChunk(part, frames, is_urgent, at_end, float(table.buffer_empty_at[part[0]]))
 
     def record_emitted(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
-        """Record that `size` frames of audio per row were emitted.
+        """Record that `size` frames of audio were emitted for each of the slots.
 
         Returns:
-            Mask of the rows whose listener's buffer was empty before this audio.
+            Mask of the slots whose listener's buffer was empty before this audio.
         """
         starved = (table.last_chunk[slots] > 0) & (now > table.buffer_empty_at[slots])
         table.buffer_empty_at[slots] = np.maximum(table.buffer_empty_at[slots], now) + size * self.frame_s
