@@ -82,7 +82,7 @@ def find_haproxy(named: str) -> str:
 
 
 def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
-    """Return the text of HAProxy's configuration for the public port of the settings.
+    """Return the text of HAProxy's configuration for the public port in the settings.
 
     Args:
         settings: Settings of the cluster.

@@ -137,7 +137,7 @@ class Mirror:
             shutil.rmtree(self.local, ignore_errors=True)
 
     def synchronise(self) -> None:
-        """Synchronise the changes of both sides.
+        """Upload the changes in the local folder, and download the changes in the store.
 
         Raises:
             OSError: The store cannot be reached. The next call continues with the remaining files.

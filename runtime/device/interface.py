@@ -123,7 +123,7 @@ class Device(Protocol):
         """
 
     def stream(self, stream: Stream) -> AbstractContextManager[None]:
-        """Return a context manager that queues the device work of its body on `stream`."""
+        """Return a context manager that queues the device work of a ``with`` block on `stream`."""
 
     def mark(self) -> Event:
         """Record an event on the current stream, after all work that is queued there."""

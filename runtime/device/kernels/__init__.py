@@ -57,7 +57,7 @@ def shared_memory() -> int:
 
 @cache
 def keeps_all_stages() -> bool:
-    """True if all loop stages of a kernel need shared memory, including the current stage.
+    """True if all stages of a pipelined loop need shared memory, including the current stage.
 
     On other GPUs, the current stage is in registers.
     """
@@ -65,9 +65,9 @@ def keeps_all_stages() -> bool:
 
 
 def stages(max_stages: int, stage_bytes: int) -> int:
-    """Return the number of loop stages that fit into shared memory, at most `max_stages`.
+    """Return the number of pipeline stages of a loop that fit into shared memory.
 
-    The number of stages does not change results.
+    The result is at most `max_stages`. The number of stages does not change the kernel's results.
 
     Args:
         max_stages: Maximum number of stages.

@@ -71,7 +71,7 @@ class Tile:
         return self.depth if dtype is torch.bfloat16 else self.depth // 2
 
     def stages_for(self, dtype: torch.dtype) -> int:
-        """Return the number of loop stages that fit into this GPU's shared memory."""
+        """Return the number of pipeline stages of the loop that fit into this GPU's shared memory."""
         return stages(self.stages, (self.rows + self.columns) * self.depth_for(dtype) * dtype.itemsize)
 
 
