@@ -12,8 +12,9 @@ from runtime.settings import EngineSettings
 
 GB = 10**9
 COLUMN_CHARS = 20
-BUSY_RATIO = 1.2  # Minimum slowdown of a computation at which the machine is reported as busy.
-MAX_LISTED = 12  # Maximum number of list items in one line. The option --json prints all items.
+# Ratio of the compute time under the current load to the time without load, above which the machine counts as busy.
+BUSY_RATIO = 1.2
+MAX_LISTED = 12  # Maximum number of list items that are printed in one line. The option --json prints all items.
 
 
 def doctor(models: Sequence[str], settings: EngineSettings, *, as_json: bool) -> bool:

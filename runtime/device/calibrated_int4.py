@@ -12,9 +12,10 @@ from torch import Tensor
 
 from runtime.device.quantized import GROUP_WEIGHTS, MIN_SCALE, Int4
 
-RANGE_SHARES = (1.0, 0.95, 0.9, 0.85)  # Fractions of a group's range to try. Weights outside the range are clamped.
+# Fractions of the range of a group's weights that are tried as its quantized range. Weights outside are clamped.
+RANGE_SHARES = (1.0, 0.95, 0.9, 0.85)
 REFINEMENTS = 2  # Number of least-squares fits of scale and offset to the rounded values.
-DAMPING = 0.1  # Constant added to the diagonal of the moments, relative to the diagonal's mean.
+DAMPING = 0.1  # Constant added to the diagonal of `moments`, as a fraction of the mean of the diagonal.
 
 
 def calibrated(weight: Tensor, moments: Tensor) -> Int4:

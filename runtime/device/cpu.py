@@ -17,10 +17,11 @@ from runtime.device.host_memory import free_bytes, total_bytes
 from runtime.device.interface import AttendSlots, Event, Graph, Stream
 
 ResultT = TypeVar("ResultT")
-# Arguments: q, keys, values, rows, lengths.
+# Arguments: queries, keys, values, slot numbers of the batch, lengths.
 DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
-CORE_COUNT = torch.get_num_threads()  # Torch's default, read before the number of threads is changed.
+# Default of torch, which is read here before any code changes the number of threads.
+CORE_COUNT = torch.get_num_threads()
 # Networks with fewer parameters are small. A second thread does not make a small network faster.
 SMALL = 100_000_000
 
@@ -145,9 +146,8 @@ class CpuDevice:
         """
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
-        # Query heads that share a key head become query positions. This avoids a mask and a copy of the keys. Rows are
-        # computed one by one, because in a batch, the length of the longest row would change the last bits of the other
-        # rows.
+        # Query heads that share a key head are treated as query positions, which avoids a mask and a copy of the keys.
+        # Rows are computed one by one. In a batch, the longest row would change the last bits of the other rows.
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
         out = [
             F.scaled_dot_product_attention(

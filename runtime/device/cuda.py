@@ -38,7 +38,7 @@ class CudaDevice(CpuDevice):
     dtype = torch.bfloat16
     holds_graphs = True
     max_in_flight = 1
-    unit_norm = None  # The networks compute the norm with torch operations.
+    unit_norm = None  # `None` selects the norm that the networks compute with torch operations.
 
     def __init__(self, *, eager: bool = False) -> None:
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
@@ -52,8 +52,8 @@ class CudaDevice(CpuDevice):
         self._capture_lock = threading.Lock()
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
-        # The kernels are only used for bfloat16. In float32 they would not be faster than torch, because float32 does
-        # not use tensor cores.
+        # The kernels are only used for bfloat16. They would not be faster than torch for float32, which does not use
+        # tensor cores.
         return self._kernels if dtype is torch.bfloat16 else None
 
     def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
@@ -61,7 +61,8 @@ class CudaDevice(CpuDevice):
         kv_heads = keys.shape[1]
         seen = (torch.arange(keys.shape[2], device=q.device) < lengths[:, None])[:, None]
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
-        # Values after a row's end may be NaN from an earlier request. Set them to zero, because 0 * NaN is NaN.
+        # Keys and values after the end of a row may be NaN from an earlier request. They are set to zero, because 0 *
+        # NaN is NaN.
         values = values[rows].masked_fill_(~seen[..., None], 0)
         out = F.scaled_dot_product_attention(grouped, keys[rows], values, attn_mask=seen[:, None])
         return out.reshape(B, heads, 1, d)

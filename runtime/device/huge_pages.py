@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 
 HUGE_PAGE_BYTES = 2**21
-COLLAPSE = 25  # MADV_COLLAPSE, the synchronous request to merge small pages into huge pages.
-MIN_RESIDENT_SHARE = 0.9  # Minimum resident fraction of a huge page. MADV_COLLAPSE allocates the rest.
+COLLAPSE = 25  # Value of MADV_COLLAPSE, which merges small pages into huge pages before the call returns.
+# Minimum fraction of a huge page that is already in memory. MADV_COLLAPSE allocates the remaining part.
+MIN_RESIDENT_SHARE = 0.9
 
 PROCESS = Path("/proc/self")
-# Matches anonymous memory regions of this process, except the stack.
+# Pattern of the anonymous memory regions of this process, except the stack.
 REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")
 
 

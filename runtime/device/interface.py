@@ -21,14 +21,15 @@ class Stream(StrEnum):
     Work on one stream runs in order. Different streams run in parallel.
     """
 
-    FIRST_AUDIO = "first audio"  # First chunk of a request, and other short urgent chunks.
-    PROMPTS = "prompts"  # Prompts and first frames.
-    VOICES = "voices"  # Encoding of new voices.
+    FIRST_AUDIO = "first audio"  # First chunk of each request, and other urgent chunks of a few frames.
+    PROMPTS = "prompts"  # Prompts and the first frame of each request.
+    VOICES = "voices"  # Reference audio of new voices, which is encoded.
     FRAMES = "frames"
     AUDIO = "audio"
 
 
-URGENT_STREAMS = (Stream.FIRST_AUDIO, Stream.PROMPTS, Stream.VOICES)  # Streams for work before the first audio.
+# Streams of the work that is done before the first audio of a request.
+URGENT_STREAMS = (Stream.FIRST_AUDIO, Stream.PROMPTS, Stream.VOICES)
 
 
 class Event(Protocol):
@@ -57,7 +58,7 @@ class AttendSlots(Protocol):
 class Graph(Protocol, Generic[ResultT]):
     """Captured graph of device operations, which can be replayed without Python code."""
 
-    result: ResultT  # Tensors at fixed addresses. Every replay overwrites them.
+    result: ResultT  # Tensors at fixed addresses, which every replay overwrites.
 
     def replay(self) -> None:
         """Run the captured operations on the current stream."""

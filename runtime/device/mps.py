@@ -35,7 +35,7 @@ class MpsDevice(CpuDevice):
     """
 
     name = "mps"
-    unit_norm = None  # The networks compute the norm with torch operations.
+    unit_norm = None  # `None` selects the norm that the networks compute with torch operations.
 
     def __init__(self) -> None:
         self.torch_device = torch.device("mps")
@@ -44,7 +44,7 @@ class MpsDevice(CpuDevice):
         return Finished()
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
-        into.copy_(tensor)  # Host memory is not pinned, so the copy is synchronous.
+        into.copy_(tensor)  # The copy is synchronous, because host memory is not pinned.
 
     def free_bytes(self) -> int:
         return max(0, self.total_bytes() - torch.mps.driver_allocated_memory())

@@ -31,8 +31,9 @@ log = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
 
 DEVICE_TYPE = "npu"
-WARM_UP_RUNS = 2  # Number of runs before a capture, during which operators choose tiling and workspace.
-HIGH, NORMAL = -1, 0  # Priorities of streams.
+# Number of runs before a capture. In these runs, the operators choose their tiling and allocate workspace.
+WARM_UP_RUNS = 2
+HIGH, NORMAL = -1, 0  # Priorities of device streams.
 TASK_QUEUE_VARIABLE = "TASK_QUEUE_ENABLE"  # Environment variable of torch_npu that controls how operators are launched.
 NO_CAPTURES_VALUE = "2"  # Value that makes torch_npu refuse to capture graphs.
 
@@ -77,24 +78,25 @@ class NpuDevice(CpuDevice):
             raise DeviceUnavailable(
                 device="npu", why="torch_npu sees no NPU; is the driver installed and CANN's set_env.sh sourced?"
             )
-        # Operators that use private formats or are compiled at their first use cannot be captured.
+        # Both features are disabled, because operators with private formats or a late compilation cannot be captured.
         npu.config.allow_internal_format = False
         npu.set_compile_mode(jit_compile=False)
-        # HF32 has a shorter mantissa than float32 and could change the speech codes of reference audio.
+        # HF32 is disabled, because its mantissa is shorter than that of float32 and could change the speech codes of
+        # reference audio.
         npu.conv.allow_hf32 = False
         npu.matmul.allow_hf32 = False
         self.torch_device = torch.device(DEVICE_TYPE, npu.current_device())
         self.holds_graphs = not eager and _may_capture()
         self.streams = self._new_streams()
-        # Separate streams for captures. A graph may be replayed on any stream, but a capture must not record concurrent
-        # work.
+        # Captures use separate streams, because a capture must not record the work of other threads. A captured graph
+        # may be replayed on any stream.
         self.capturing = self._new_streams()
         self._capture_lock = threading.Lock()  # Only one capture may run at a time.
         # Graphs of one stream never run at the same time, so they can share memory.
         self.pools = {stream: npu.graph_pool_handle() for stream in Stream}
         everything = torch.ones(COMPRESSED_MASK_SIZE, COMPRESSED_MASK_SIZE, device=self.torch_device, dtype=torch.bool)
         self._ahead_of_itself = everything.triu(1)
-        self._ones: dict[tuple[int, torch.dtype], Tensor] = {}  # Tensors of ones, the weights of `unit_norm`.
+        self._ones: dict[tuple[int, torch.dtype], Tensor] = {}  # Tensors of ones, which `unit_norm` uses as weights.
 
     def enter_thread(self) -> None:
         self._npu.set_device(self.torch_device)
@@ -114,7 +116,7 @@ class NpuDevice(CpuDevice):
         k, v = k.contiguous(), v.contiguous()
         if seen is not None:
             return self._attend(q, k, v, ~seen, EXPLICIT_MASK_MODE)
-        if q.shape[2] == 1:  # A single new position attends to all keys, so no mask is needed.
+        if q.shape[2] == 1:  # A single new position attends to all keys, so it needs no mask.
             return self._attend(q, k, v, None, EXPLICIT_MASK_MODE)
         return self._attend(q, k, v, self._ahead_of_itself, BOTTOM_RIGHT)
 
@@ -177,7 +179,8 @@ class NpuDevice(CpuDevice):
         check_attention(q, k, v, unseen, mode)
         heads, scale = q.shape[1], q.shape[3] ** -0.5
         output: Tensor
-        if q.dtype is torch.float32:  # The inference operator does not support float32.
+        # The inference operator does not support float32, so the training operator is used.
+        if q.dtype is torch.float32:
             output = self._ops.npu_fusion_attention(
                 q, k, v, heads, "BNSD", atten_mask=unseen, scale=scale, sparse_mode=mode
             )[0]

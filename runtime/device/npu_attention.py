@@ -13,13 +13,15 @@ from torch import Tensor
 
 from runtime.errors import AttentionRefused, DeviceUnavailable
 
-# Mask modes. The mask is True for keys to which a query does NOT attend, which is the opposite of torch's convention.
-EXPLICIT_MASK_MODE = 0  # Explicit mask, or no mask: every query attends to every key.
-# Causal mask that is aligned to the last query and key. Mode 2 aligns to the first query and key and is not used.
+# Modes of the attention mask. In contrast to torch, the mask is True for keys to which a query does not attend.
+EXPLICIT_MASK_MODE = 0  # Mode 0: the given mask is used. Without a mask, every query attends to every key.
+# Mode 3: a causal mask that is aligned to the last query and key. Mode 2 would align the mask to the first query and
+# key.
 BOTTOM_RIGHT = 3
-COMPRESSED_MASK_SIZE = 2048  # Size of the square mask that mode 3 expects for any number of queries and keys.
+COMPRESSED_MASK_SIZE = 2048  # Width and height of the mask that mode 3 expects for any number of queries and keys.
 
-BLOCK_POSITIONS = 128  # Number of positions in a block that is read at once: 32 KiB for a key head of width 128.
+# Number of positions in a block that is read at once. A block of a key head of width 128 has 32 KiB.
+BLOCK_POSITIONS = 128
 
 Attend = Callable[
     [Tensor, Tensor, Tensor, Tensor | None, int], Tensor
@@ -51,10 +53,10 @@ class NpuSlots:
         self._blocks = (heads[..., None] * (T // BLOCK_POSITIONS) + blocks).flatten()
         self._shape = B, kv_heads, self._read, d
         keys = torch.arange(self._read, device=here)
-        # The operators read lengths only from the host, so a captured graph would always use the same lengths. Masks on
-        # the device replace the lengths.
-        self._unseen = (keys > positions[..., None])[:, None]  # [B, 1, new, read]
-        self._later = keys[:, None] > positions[:, -1:, None, None]  # [B, 1, read, 1]
+        # The operators read lengths only from the host, so every replay of a captured graph would use the same lengths.
+        # Therefore masks on the device are used instead of lengths.
+        self._unseen = (keys > positions[..., None])[:, None]  # Shape: [B, 1, new, read].
+        self._later = keys[:, None] > positions[:, -1:, None, None]  # Shape: [B, 1, read, 1].
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Write the new keys and values to the slots, and return the attention output.
@@ -71,7 +73,8 @@ class NpuSlots:
         Shapes: held [S, kv_heads, T, d]; result [B, kv_heads, read, d], contiguous.
         """
         read = cache.view(-1, BLOCK_POSITIONS * cache.shape[3]).index_select(0, self._blocks).view(self._shape)
-        # Values after a row's end may be NaN from an earlier request. Set them to zero, because 0 * NaN is NaN.
+        # Keys and values after the end of a row may be NaN from an earlier request. They are set to zero, because 0 *
+        # NaN is NaN.
         return read.masked_fill_(self._later, 0)
 
 

@@ -32,13 +32,17 @@ from runtime.device import native
 from runtime.device.cpu import is_x86
 
 GROUP_WEIGHTS = 32  # Number of adjacent int4 weights that share a scale and an offset.
-FLOAT16_MIN_ROWS = 3  # Float16 kernels of fbgemm sum one or two rows in a different order than three.
-TESTED_ROWS = range(1, 61)  # Row counts for the test of batch invariance.
-MAX_CALL_ROWS = 4  # Torch's weight-only kernels use another algorithm for more rows.
+# Minimum number of rows per product. With one or two rows, the float16 kernels of fbgemm add the products in another
+# order.
+FLOAT16_MIN_ROWS = 3
+TESTED_ROWS = range(1, 61)  # Numbers of rows that are compared in the test of batch invariance.
+# Maximum number of rows per product. With more rows, torch's weight-only kernels use another algorithm.
+MAX_CALL_ROWS = 4
 TILE_OUTPUTS = 16  # Tile size of torch's weight-only kernels. N and K must be multiples of the tile size.
-CACHED_ROWS = 64  # Number of matrix rows that are quantized at a time and fit into the CPU cache.
+CACHED_ROWS = 64  # Number of matrix rows that are quantized at once, so that they fit into the CPU cache.
 MAX_INT8 = 127
-MAX_HALF_INT8 = 63  # Largest magnitude for CPUs that add two products in 16 bits. Larger values could overflow.
+# Largest magnitude of an int8 value on CPUs that add two products in 16 bits, where larger values could overflow.
+MAX_HALF_INT8 = 63
 MAX_FLOAT16 = torch.finfo(torch.float16).max
 MIN_SCALE = 1e-30  # Lower bound of scales, to avoid a division by zero.
 
@@ -72,9 +76,9 @@ class Int8:
         """
         values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
         scales = torch.empty(len(weight), device=weight.device)
-        # The divisor is a tensor, because CUDA replaces a division by a Python number with an inexact multiplication.
+        # The divisor is a tensor, because CUDA implements a division by a Python number as an inexact multiplication.
         full = torch.tensor(float(MAX_INT8), device=weight.device)
-        # A CPU processes only as many rows at a time as fit into its cache.
+        # On a CPU, only as many rows are processed at a time as fit into the cache.
         count = CACHED_ROWS if weight.is_cpu else len(weight)
         for rows, into, scale in zip(*(torch.split(part, count) for part in (weight, values, scales)), strict=True):
             part = rows.float()
@@ -329,7 +333,8 @@ class RoundedRowsInt8:
     """Callable that quantizes activations to int8 and multiplies by int8 weights with fbgemm."""
 
     def __init__(self, rounded: Int8) -> None:
-        # Without VNNI, two products are added in 16 bits. Smaller magnitudes prevent an overflow.
+        # On a CPU without VNNI, two products are added in 16 bits, so smaller magnitudes are used to prevent an
+        # overflow.
         self.levels = MAX_INT8 if torch.cpu._is_vnni_supported() else MAX_HALF_INT8
         self.packed = _packed_by_fbgemm(rounded)
 
@@ -385,7 +390,8 @@ def _in_pieces(rows: Tensor, product: Product) -> Tensor:
 def _packed_by_fbgemm(rounded: Int8) -> Any:
     zeros = torch.zeros(len(rounded.scales), dtype=torch.int64)
     with _WARNED, warnings.catch_warnings():  # The lock is needed because all threads share the warning filters.
-        warnings.simplefilter("ignore", UserWarning)  # The tensor type that is used for packing is deprecated.
+        # The tensor type that is used for packing is deprecated and causes a warning.
+        warnings.simplefilter("ignore", UserWarning)
         quantized = torch._make_per_channel_quantized_tensor(rounded.values, rounded.scales.double(), zeros, 0)
     with _BY_FBGEMM:
         return torch.ops.quantized.linear_prepack(quantized, None)
@@ -405,8 +411,8 @@ class _Engine:
     def __enter__(self) -> None:
         with self._lock:
             if not self._within:
-                # This global setting determines the library that packs the weights. The packed weights determine the
-                # library that multiplies.
+                # This setting is global and determines the library that packs the weights. Later products use the same
+                # library.
                 self._before, torch.backends.quantized.engine = torch.backends.quantized.engine, "fbgemm"
             self._within += 1
 

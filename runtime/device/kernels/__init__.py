@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 HOPPER = 9
-# Minimum CUDA capability with programmatic dependent launch: a kernel may start before the previous one has ended.
+# Minimum CUDA capability (major version) for programmatic dependent launch, which starts a kernel before the previous
+# kernel has ended.
 PDL_CAPABILITY = HOPPER
-READS_SHARED = (HOPPER, 10)  # CUDA capabilities whose tensor cores read from shared memory.
-ASSUMED_SHARED_BYTES = 2**20  # Shared memory to assume if there is no GPU.
+READS_SHARED = (HOPPER, 10)  # CUDA capabilities (major versions) of GPUs whose tensor cores read from shared memory.
+ASSUMED_SHARED_BYTES = 2**20  # Bytes of shared memory that are assumed if there is no GPU.
 
 
 @cache

@@ -20,8 +20,8 @@ from triton import AsyncCompileMode, JITFunction
 log = logging.getLogger(__name__)
 
 MAX_COMPILER_THREADS = 16
-# Lock for loading launchers. All launchers are extension modules with the same name. Without the lock, a kernel could
-# get the launcher of another kernel.
+# All launchers are extension modules with the same name. This lock prevents a kernel from loading the launcher of
+# another kernel.
 LOADING = threading.Lock()
 
 
@@ -57,14 +57,14 @@ class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no typ
             try:
                 kernel = compile_fn()
                 with LOADING:
-                    _ = kernel.run  # Accessing `run` creates the launcher and loads the kernel onto the GPU.
+                    _ = kernel.run  # The access to `run` creates the launcher and loads the kernel onto the GPU.
             except Exception as error:
                 log.warning("a kernel could not be compiled: %s: %s", type(error).__name__, error)
                 return None
             return kernel
 
         super().submit(key, compile_and_load, finalize_fn)
-        finalize_fn(PENDING_KERNEL)  # Triton uses the placeholder until the kernel is compiled.
+        finalize_fn(PENDING_KERNEL)  # Triton uses this placeholder until the kernel is compiled.
         return PENDING_KERNEL
 
 

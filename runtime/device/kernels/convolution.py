@@ -29,7 +29,7 @@ class After(IntEnum):
 
     NOTHING = 0
     GELU = 1
-    SWIGLU = 2  # Each output needs two adjacent columns: gate and up.
+    SWIGLU = 2  # Activation that computes each output from two adjacent columns: gate and up.
 
 
 GELU = tl.constexpr(int(After.GELU))
@@ -65,7 +65,7 @@ class Tile:
     columns: int
     warps: int
     stages: int
-    depth: int = 64  # Elements of K per step.
+    depth: int = 64  # Number of elements of the dimension K that one step processes.
 
     def depth_for(self, dtype: torch.dtype) -> int:
         return self.depth if dtype is torch.bfloat16 else self.depth // 2
@@ -85,9 +85,9 @@ TILES = (
     Tile(64, 32, 4, 5, 128),
     Tile(64, 16, 4, 6, 128),
 )
-MIN_PROGRAMS = 128  # Minimum number of programs that fill a GPU.
+MIN_PROGRAMS = 128  # Minimum number of programs that use all multiprocessors of a GPU.
 LINE = tl.constexpr(64)  # Number of 16-bit elements in a cache line.
-# Tile for products that also return sums of squares. The tile is fixed, because there is one sum per tile.
+# Tile of products that also return sums of squares. All calls use the same tile, because each tile returns one sum.
 NORM_TILE = Tile(64, 16, 4, 6, 128)
 NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 

@@ -23,8 +23,9 @@ from runtime.device.kernels.qk_norm_rope import (
     query_heads,
 )
 
-PART = 16  # Number of keys per step of a warp.
-PARTS = 4  # Number of warps that share the keys of a row. More warps would lower the occupancy.
+PART = 16  # Number of keys that a warp processes per step.
+# Number of warps that divide the keys of a row among them. With more warps, fewer programs would run at the same time.
+PARTS = 4
 MIN_WARPS = 2  # Minimum number of warps per program, for rows with only a few keys.
 
 
@@ -53,7 +54,7 @@ def decode_attention(
     count = query_heads(qkv, heads, cache, new, rows, positions)
     out = torch.empty(len(qkv), count * d, device=qkv.device, dtype=qkv.dtype)
     parts, width = min(PARTS, triton.next_power_of_2(triton.cdiv(T, PART))), triton.next_power_of_2(d)
-    block = 2 * parts * PART * width * qkv.itemsize  # Bytes of keys and values per step.
+    block = 2 * parts * PART * width * qkv.itemsize  # Bytes of keys and values that a program reads per step.
     _decode_attention[(len(rows), kv_heads)](
         qkv,
         heads.q_norm.weight,
@@ -119,7 +120,8 @@ def _decode_attention(
     """
     if PDL:
         if not SETTLED:
-            tl.extra.cuda.gdc_wait()  # The next kernel may start afterwards (see ``Fused``).
+            # The wait comes first, so that the next kernel starts after the previous kernel has ended (see ``Fused``).
+            tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     row, kv_head = tl.program_id(0), tl.program_id(1)
     GROUP: tl.constexpr = HEADS // KV_HEADS
@@ -133,7 +135,7 @@ def _decode_attention(
     inside = (dims < D)[None, :]
     q_there = live[:, None] & inside
 
-    # All loads come before the first sum, so that they overlap.
+    # All loads are issued before the first sum, so that they overlap.
     q_weight = tl.load(q_norm + dims[None, :], mask=inside, other=0.0)
     q_partner_weight = tl.load(q_norm + partner[None, :], mask=inside, other=0.0)
     k_weight = tl.load(k_norm + dims[None, :], mask=inside, other=0.0)
@@ -160,8 +162,8 @@ def _decode_attention(
         load_mask = (offsets < first)[:, :, None] & inside[None, :, :]
         k = tl.load(keys + block, mask=load_mask)
         v = tl.load(values + block, mask=load_mask)
-        # `tl.where` replaces the argument `other` of `tl.load`. With `other`, the compiler would wait for k before it
-        # loads v.
+        # `tl.where` masks the values instead of the argument `other` of `tl.load`, with which the compiler would wait
+        # for k before it loads v.
         k, v = tl.where(load_mask, k, 0.0), tl.where(load_mask, v, 0.0)
 
     q = qk_norm_rope(q, q_partner, q_weight, q_partner_weight, q_cos, q_sin, eps, D, WIDTH)
@@ -169,7 +171,7 @@ def _decode_attention(
     tl.store(keys + base + k_angle, new_k, mask=inside)
     tl.store(values + base + k_angle, new_v, mask=inside)
 
-    # The online softmax starts with the new keys, which are in registers.
+    # The online softmax starts with the new keys, because they are already in registers.
     factor = scale * LOG2_E
     score = tl.sum(q.to(tl.float32)[:, None, :] * new_k.to(tl.float32)[None, :, :], axis=2) * factor
     seen = news[None, :] <= new_of[:, None]

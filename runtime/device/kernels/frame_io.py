@@ -14,7 +14,7 @@ from torch import Tensor
 from runtime.device.fused import Sampled, SlotState
 from runtime.device.kernels import launch_options
 
-WIDTH = 256  # Elements of a row per program.
+WIDTH = 256  # Number of elements of a row that a program processes.
 
 
 def begin(
@@ -89,7 +89,7 @@ def _begin(
     dims = part * WIDTH + tl.arange(0, WIDTH)
     inside = dims < H
     slot = tl.load(rows + row)
-    # Load the slot's state first and then from the tables, so that the loads of each group overlap.
+    # All loads of the slot's state come before the loads from the tables, so that the loads of each group overlap.
     at, frame_number = tl.load(position + slot), tl.load(frame + slot)
     codebook = tl.arange(0, GROUPS)
     code = tl.minimum(tl.load(codes + slot * Q + codebook, mask=codebook < Q, other=0), V - 1)
@@ -186,7 +186,8 @@ def _finish(
     first = tl.load(codes + row * Q)
     stop = tl.load(positions + row) + (tl.load(counts + row) if COUNTED else 1)
     frames = tl.load(frame + slot) + 1
-    moves = (slot < S - 1).to(tl.int64)  # 0 for the last slot, which is the scratch slot of padding rows.
+    # Factor of the counters: 0 for the last slot, which is the scratch slot of padding rows, and 1 for other slots.
+    moves = (slot < S - 1).to(tl.int64)
     tl.store(position + slot, stop * moves)
     tl.store(frame + slot, frames * moves)
     tl.store(last + slot * Q + group, new_codes, mask=inside)

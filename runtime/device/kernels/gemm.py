@@ -22,8 +22,8 @@ from runtime.device.kernels import launch_options, stages
 from runtime.device.kernels.split_k import LINE_BITS, split_k_gemm
 
 MAX_ROWS = 512
-MANY_ROWS = tl.constexpr(64)  # Number of weight rows per program for the largest tensor core instruction.
-# Number of parts into which K is divided. The sums of the parts are added in order.
+MANY_ROWS = tl.constexpr(64)  # Minimum number of weight rows per program for the largest tensor core instruction.
+# Number of parts into which the dimension K is divided. The sums of the parts are added in a fixed order.
 PARTS = 4
 
 
@@ -97,13 +97,13 @@ def _gemm_kernel(
     PREFETCH: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    # Shapes: x [M, K]; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], None if w has the dtype of x;
-    # bias [N]; residual, out [M, N]. Consecutive programs use the same weights, which are then read from the cache.
+    # Shapes: x [M, K]; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], or None if w has the dtype of x;
+    # bias [N]; residual, out [M, N]. Consecutive programs use the same weights and therefore find them in the cache.
     n0 = tl.program_id(1) * BN
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
     m_mask = m < M
-    is_divisible: tl.constexpr = N % BN == 0 and K % BK == 0  # If False, tiles extend beyond the matrix.
+    is_divisible: tl.constexpr = N % BN == 0 and K % BK == 0  # True if all tiles are completely inside the matrix.
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         if PREFETCH:
@@ -116,7 +116,7 @@ def _gemm_kernel(
     stretch: tl.constexpr = K // PARTS
     tile: tl.constexpr = BN * (1 + GATED)
     dtype = x.dtype.element_ty
-    row = tl.arange(0, tile)  # Weight rows of the tile; gate rows come first.
+    row = tl.arange(0, tile)  # Indices of the weight rows in the tile, with the rows of the gate first.
     row, n_mask = n0 + row % BN + row // BN * N, n0 + row % BN < N
     acc = tl.zeros((tile, BM), tl.float32)
     if PARTS == 1 or tile >= MANY_ROWS:
@@ -133,7 +133,8 @@ def _gemm_kernel(
             part = tl.dot(w_tile.to(dtype), rows, part, input_precision="ieee")
             if PARTS > 1:
                 tl.static_assert(stretch % BK == 0)
-                # Triton 3.6 computes wrong products of upcast int8 weights if each step has a separate sum.
+                # This check is needed because Triton 3.6 computes wrong products of upcast int8 weights if each step
+                # has its own sum.
                 tl.static_assert(stretch > BK or w.dtype.element_ty == dtype)
                 if (start + BK) % stretch == 0:
                     acc += part
@@ -244,7 +245,7 @@ def _launch(
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     assert out.shape == (M, N)
     assert out.stride(1) == 1
-    # Bytes of x and of weights (including gate weights) per step.
+    # Bytes of x and of the weights (including gate weights) that are loaded per step.
     step_bytes = tiles.BK * (BM * x.itemsize + tiles.BN * (1 + gated) * weight.itemsize)
     fitting = stages(tiles.stages, step_bytes)
     if tiles.split_k:
@@ -310,11 +311,12 @@ def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
 
 
 MAX_SMALL_ROWS = 64  # Maximum number of rows that a single program processes.
-# Tiles for int8 weights if the tuned tiles have too few weight rows for the largest instruction. With few outputs, K is
-# split to occupy more multiprocessors.
+# Tiles that replace the tuned tiles for int8 weights, if those have too few weight rows for the largest instruction.
+# SPLIT is for matrices with few outputs, and divides K to use more multiprocessors.
 WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)
 MANY_OUTPUTS = 2048
-# Keys: outputs, inputs, gate. Values: tiles for 65 to 128 rows, for up to 256 rows, and for more rows.
+# Keys: number of outputs, number of inputs, True with a gate. Values: tiles for 65 to 128 rows, for up to 256 rows, and
+# for more rows.
 LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64), Tiles(128, 64, 4, 8, 4, BM=128)),
     (1024, 2048, False): (
@@ -350,8 +352,8 @@ LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
         Tiles(128, 128, 4, 8, 4, BM=64),
     ),
 }
-# Keys: outputs, inputs, gate. Values: tiles for up to 16 rows, for up to 32 rows, and for more rows. The keys are the
-# matrices of the code predictor and of both talkers.
+# Keys: number of outputs, number of inputs, True with a gate. Values: tiles for up to 16 rows, for up to 32 rows, and
+# for more rows. The keys are the matrices of the code predictor and of both talkers.
 TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 4, 6, True), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),
     (1024, 2048, False): (Tiles(16, 256, 4, 4, 6, True), Tiles(16, 512, 4, 4, 4, True), Tiles(16, 256, 4, 4, 4, True)),

@@ -25,7 +25,7 @@ from runtime.device.kernels.gemm import PARTS
 
 SIZES = 16, 32, 64  # Numbers of input rows per program. One kernel is compiled for each size.
 MAX_ROWS = SIZES[-1]
-RESERVED_BYTES = 1024  # Shared memory in bytes for other data than weights and rows.
+RESERVED_BYTES = 1024  # Bytes of shared memory that are used neither for weights nor for input rows.
 
 
 class MediumTiles(NamedTuple):
@@ -42,7 +42,8 @@ class MediumTiles(NamedTuple):
     rows_ahead: int
 
 
-# Keys: outputs, inputs, gate. Values: tiles for each of SIZES, measured on an H200, or None if gemm.py is faster.
+# Keys: number of outputs, number of inputs, True with a gate. Values: tiles for each of SIZES, measured on an H200, or
+# None if gemm.py is faster.
 TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles | None]] = {
     (4096, 1024, False): (MediumTiles(16, 64, 4, 4), MediumTiles(32, 64, 4, 4), MediumTiles(32, 64, 4, 3)),
     (1024, 2048, False): (MediumTiles(16, 128, 4, 4), MediumTiles(16, 128, 4, 3), MediumTiles(16, 64, 8, 4)),
@@ -65,7 +66,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
     """
     M, K = x.shape
     candidates = TILES.get((len(weight) // (1 + gated), K, gated))
-    # Int8 weights and float32 use gemm.py.
+    # Weights in int8 and inputs in float32 are multiplied by gemm.py.
     if candidates is None or M > MAX_ROWS or not pdl() or x.itemsize != 2 or weight.dtype != x.dtype:
         return None
     tiles = candidates[SIZES.index(block_rows(M))]
@@ -124,7 +125,8 @@ def _medium_m_gemm_kernel(
     rows = staging.allocate(dtype, ROWS_AHEAD, BM, PARTS, BK)
     if PDL:
         gdc_wait()
-    # The first commit group contains all weights so far. Each later group contains the rows of one step.
+    # The first commit group contains all weights that were requested so far. Each later group contains the input rows
+    # of one step.
     for step in gl.static_range(ROWS_AHEAD - 1):
         async_copy.async_copy_global_to_shared(rows.index(step), x_at + step * BK, x_mask)
         async_copy.commit_group()
@@ -141,7 +143,7 @@ def _medium_m_gemm_kernel(
     sums = gl.zeros([PARTS, BN, BM], gl.float32, of_sums)
     for step in gl.static_range(STEPS):
         async_copy.wait_group(ROWS_AHEAD - 2)
-        # New rows overwrite the rows of the previous step, which all warps have finished.
+        # New input rows overwrite those of the previous step, which all warps have read.
         if step + ROWS_AHEAD - 1 < STEPS:
             buffer = rows.index((step + ROWS_AHEAD - 1) % ROWS_AHEAD)
             async_copy.async_copy_global_to_shared(buffer, x_at + (step + ROWS_AHEAD - 1) * BK, x_mask)

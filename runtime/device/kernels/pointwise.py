@@ -33,7 +33,7 @@ def _look_up(
     total = tl.zeros((BLOCK,), tl.float32)
     for group in range(GROUPS):
         code = tl.load(codes + m * GROUPS + group)
-        # Clamp the index, because an invalid code of one stream must not crash the other streams.
+        # The index is clamped, because an invalid code of one stream must not crash the other streams.
         code = tl.minimum(tl.maximum(code, 0), SIZE - 1)
         total += tl.load(tables + (group * SIZE + code) * WIDTH + c, c < WIDTH, 0.0).to(tl.float32)
     tl.store(out + m * WIDTH + c, total, c < WIDTH)

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from runtime.device.fused import KVView, QKNormRope
 
-STAGES = 3  # Number of key blocks in the pipeline, including the current one.
-FLOAT32_STAGES = 2  # Number of stages for float32, limited by shared memory.
+STAGES = 3  # Number of key blocks in the software pipeline, including the current block.
+FLOAT32_STAGES = 2  # Number of key blocks in the pipeline for float32, which is limited by the size of shared memory.
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LOWEST = tl.constexpr(-1e30)  # A score lower than every real score. A finite value avoids NaN in differences.

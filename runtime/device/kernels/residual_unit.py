@@ -20,8 +20,9 @@ from runtime.device.kernels.convolution import MIN_PROGRAMS, ConvolutionOutput, 
 from runtime.device.kernels.snake import Snake, snake
 from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
 
-WIDEST = {torch.bfloat16: 192, torch.float32: 16}  # Maximum number of channels that fit into a program's registers.
-SMALLEST = 16  # Minimum tile width in columns.
+# Maximum number of channels whose values fit into the registers of a program, by dtype.
+WIDEST = {torch.bfloat16: 192, torch.float32: 16}
+SMALLEST = 16  # Minimum width of a tile in columns.
 
 
 def split(channels: int) -> tuple[int, int]:
@@ -137,7 +138,7 @@ def _unit(
         acc1 = tl.zeros((BM, C1), tl.float32)
     for k in tl.range(0, K, BK):
         ks = k + tl.arange(0, BK)
-        if C % BK == 0:  # All columns of the step belong to one tap of the convolution.
+        if C % BK == 0:  # All columns of the step belong to the same tap of the convolution.
             source = (t + (k // C) * dilation - left)[:, None]
             channel = (tl.multiple_of(k % C, BK) + tl.arange(0, BK))[None, :]
         else:

@@ -18,7 +18,7 @@ from runtime.device.kernels import launch_options
 WARPS = 8
 
 GOLDEN = tl.constexpr(0x9E3779B9)
-MIN_KEY = tl.constexpr(-(2**31))  # Lower than every ordered key.
+MIN_KEY = tl.constexpr(-(2**31))  # This value is lower than the key of every allowed code.
 
 
 def sample(
@@ -119,7 +119,8 @@ def _sample(
 ):
     if PDL:
         if not SETTLED:
-            # The previous kernel has finished when this returns, so the next kernel can read its results.
+            # The wait returns when the previous kernel has ended. After this, the next kernel may start and read the
+            # results of the previous kernel.
             tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     row = tl.program_id(0)
@@ -156,7 +157,7 @@ def _sample(
     noisy = tl.where(allowed, _ordered(warm + noise), MIN_KEY)
 
     share = tl.zeros((WIDTH,), tl.float32)
-    removable_share = 0.0  # Maximum total probability that top-p removes.
+    removable_share = 0.0  # Maximum total probability of the codes that top-p may remove.
     top = tl.max(keys)
     if p < 1:
         share = tl.exp(warm - tl.max(tl.where(allowed, warm, float("-inf"))))

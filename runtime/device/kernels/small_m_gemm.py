@@ -26,10 +26,11 @@ from runtime.device.fused import Norm
 from runtime.device.kernels import pdl, shared_memory, staging, wgmma
 from runtime.device.kernels.gemm import PARTS
 
-MAX_ROWS = 8  # Rows per tensor core instruction.
-# Upper bound of the shared memory in bytes for the sums of the norm.
+MAX_ROWS = 8  # Number of rows that one tensor core instruction processes.
+# Maximum shared memory in bytes that the sums of the norm need.
 RESERVED_BYTES = 1024
-MAX_AHEAD = gl.constexpr(384)  # Maximum number of 16-bit weights per thread: 192 of 255 registers.
+# Maximum number of 16-bit weights per thread. They need 192 of the 255 registers of a thread.
+MAX_AHEAD = gl.constexpr(384)
 
 
 class SmallTiles(NamedTuple):
@@ -46,8 +47,8 @@ class SmallTiles(NamedTuple):
     rows_resident: bool
 
 
-# Keys: outputs, inputs, gate. Values: weight rows per program for one input row and for more input rows, measured on an
-# H200, or None if runtime/device/kernels/gemm.py is faster.
+# Keys: number of outputs, number of inputs, True with a gate. Values: weight rows per program for one input row and for
+# more input rows, measured on an H200, or None if runtime/device/kernels/gemm.py is faster.
 TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (4096, 1024, False): (32, 32),
     (1024, 2048, False): (16, 16),
@@ -61,7 +62,7 @@ TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (3072, 2048, False): (16, 16),
     (3072, 1024, False): (32, 32),
 }
-# Same as TILES for int8 weights, whose tiles are limited by the number of registers (MAX_AHEAD).
+# Values in the format of TILES for int8 weights. The number of registers limits their tiles (MAX_AHEAD).
 EIGHT_BITS: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (3072, 1024, True): (32, 32),
     (6144, 2048, True): (16, 16),
@@ -77,7 +78,8 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTile
     shape = len(weight) // (1 + gated), K, gated
     candidates = TILES.get(shape)
     if weight.itemsize < x.itemsize:
-        # Without wgmma, the results of gemm.py would differ in the last bits (see `choose_tiles` in gemm.py).
+        # The tensor core instruction wgmma exists only on Hopper GPUs. Without it, the last bits of the results would
+        # differ from those of gemm.py (see `choose_tiles` in gemm.py).
         candidates = EIGHT_BITS.get(shape, candidates) if wgmma() else None
     if candidates is None or M > MAX_ROWS or not pdl():
         return None
@@ -242,12 +244,12 @@ def _small_m_gemm_kernel(
     PDL: gl.constexpr,
 ):
     # Shapes: x [M, K], of which ROWS rows are read; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], or
-    # None if w has the dtype of x; norm [K]; residual, out [M, N]. Each warp sums one part of K.
+    # None if w has the dtype of x; norm [K]; residual, out [M, N]. Each warp sums one part of the dimension K.
     STRETCH: gl.constexpr = K // PARTS
     STEPS: gl.constexpr = STRETCH // BK
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
     NARROW: gl.constexpr = scale is not None
-    # If a thread has enough registers, weights are upcast before the rows are ready.
+    # If a thread has enough registers, it upcasts the weights before the input rows are available.
     UPCASTS_AHEAD: gl.constexpr = NARROW and BN * K <= MAX_AHEAD * 32 * PARTS
     dtype: gl.constexpr = x.dtype.element_ty
     staged = _copy_weights(w, N, K, GATED, BN, PARTS, BK)
@@ -257,15 +259,16 @@ def _small_m_gemm_kernel(
         gdc_launch_dependents()
     of_sums: gl.constexpr = staging.sums_layout(PARTS)
     if UPCASTS_AHEAD:
-        # M is never 0. Without the condition `M > 0`, the compiler would save registers and upcast the weights only
-        # after the wait.
+        # M is never 0. The condition `M > 0` prevents an optimization of the compiler, which would upcast the weights
+        # only after the wait to save registers.
         ahead = _zero_operands(dtype, STEPS, PARTS, BN, BK, of_sums)
         if M > 0:
             async_copy.wait_group(0)
             ahead = _upcast_operands(staged, STEPS, of_sums)
     rows = staging.allocate(dtype, STEPS if ROWS_RESIDENT else 1, ROWS, PARTS, BK)
     if NORM:
-        # Use the layout of the separate norm kernel, because the layout determines the order of the sum.
+        # The layout is the same as in the separate norm kernel, because the layout determines the order in which values
+        # are added.
         gl.static_assert(STEPS == 1)
         along: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [1, PARTS], [1, 0])
         m, k = gl.arange(0, ROWS, gl.SliceLayout(1, along)), gl.arange(0, K, gl.SliceLayout(0, along))

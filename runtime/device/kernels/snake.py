@@ -12,7 +12,7 @@ from torch import Tensor
 
 SNAKE_EPS = 1e-9
 
-# 1.5 * 2^23. Adding and subtracting this constant rounds a float32 below 2^22 to an integer.
+# The constant 1.5 * 2^23. Adding and then subtracting it rounds a float32 below 2^22 to an integer.
 ROUNDING = tl.constexpr(12582912.0)
 
 
@@ -23,8 +23,8 @@ class Snake:
     Shapes: rate, gain [C] float32.
     """
 
-    rate: Tensor  # Equals e^alpha / pi.
-    gain: Tensor  # Equals 1 / (e^beta + eps).
+    rate: Tensor  # The value e^alpha / pi for each channel.
+    gain: Tensor  # The value 1 / (e^beta + eps) for each channel.
 
     @classmethod
     def of(cls, alpha: Tensor, beta: Tensor) -> Snake:

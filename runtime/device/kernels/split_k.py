@@ -15,7 +15,7 @@ from torch import Tensor
 from runtime.device.kernels import launch_options
 
 LINE_BITS = tl.constexpr(1024)  # Size of a cache line in bits.
-WIDTH = 256  # Number of outputs per program of the second launch.
+WIDTH = 256  # Number of outputs that a program of the second kernel computes.
 
 
 def split_k_gemm(

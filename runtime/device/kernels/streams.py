@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROW = tl.constexpr(3)  # Columns of a row: slot, parity, number of decoded frames.
+ROW = tl.constexpr(3)  # Number of columns in a row: slot, parity, number of decoded frames.
 
 
 @dataclass(frozen=True, slots=True)

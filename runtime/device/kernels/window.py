@@ -16,7 +16,7 @@ from torch import Tensor
 from runtime.device.kernels import pdl
 from runtime.device.kernels.streams import ROW, wait_for_previous
 
-QUERIES = 16  # Number of queries per tile: the minimum for tensor cores.
+QUERIES = 16  # Number of queries per tile, which is the minimum for tensor cores.
 
 
 def ring_for(window: int, max_frames: int) -> int:
@@ -76,7 +76,7 @@ def _attend(
         at += KV_HEADS * D
         tl.store(values + offsets, tl.load(at, new, 0.0), new)
         tl.store(values + offsets + D // 2, tl.load(at + D // 2, new, 0.0), new)
-    tl.debug_barrier()  # Wait until the writes of all threads of the program are visible.
+    tl.debug_barrier()  # This barrier makes the writes of each thread visible to all threads of the program.
     r = tl.arange(0, RING)
     held = r[:, None] * D + j[None, :]
     k_first, k_second = tl.load(keys + held, has, 0.0), tl.load(keys + held + D // 2, has, 0.0)
@@ -94,7 +94,8 @@ def _attend(
             first, second = _turned(first, second, angles)
             scores = tl.dot(first.to(KIND), tl.trans(k_first), input_precision=PRECISION)
             scores = tl.dot(second.to(KIND), tl.trans(k_second), scores, input_precision=PRECISION)
-            # Frame number at each index of the ring: the newest frame p with p % ring equal to the index.
+            # Number of the frame that is stored at each index of the ring buffer: the newest frame p with p % RING
+            # equal to the index.
             frame = last - (last - r + RING) % RING
             age = tl.minimum(start + t, last)[:, None] - frame[None, :]
             seen = (age >= 0) & (age < WINDOW) & (frame >= 0)[None, :]

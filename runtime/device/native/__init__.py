@@ -24,7 +24,7 @@ HEADERS = ("products.h", "layers.h", "tiles.h")
 UNITS = ("products.cpp", "packing.cpp", "decoder.cpp", "code2wav.cpp")
 SOURCES = tuple(map(Path(__file__).with_name, (*HEADERS, *UNITS)))
 TILE = 16  # Number of outputs that a kernel computes together, as in products.h.
-QUAD = 4  # Number of adjacent values of K in one 32-bit word, as in products.h.
+QUAD = 4  # Number of adjacent values of the dimension K in one 32-bit word, as in products.h.
 # Values of the enum `Kind` in products.h.
 KINDS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 GROUP = 32  # Number of int4 weights that share a scale and an offset. Rows are padded to a multiple of this number.
