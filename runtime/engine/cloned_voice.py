@@ -33,5 +33,5 @@ class ClonedVoice:
     x_vector: Tensor
     codes: Tensor | None = None
     text: str | None = None
-    key: str = ""  # Cache key of the reference.
-    stream_state: VoiceStreamState | None = None  # The Code2Wav state after the reference's frames.
+    key: str = ""  # Key of the reference in the voice cache.
+    stream_state: VoiceStreamState | None = None  # State of Code2Wav after it has decoded the reference's frames.

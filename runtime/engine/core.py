@@ -42,14 +42,15 @@ log = logging.getLogger(__name__)
 PAUSE_NOTE = "The text has no letter or digit; it becomes a pause."
 Clock = Callable[[], float]
 
-# Maximum number of prompts per prefill on a CPU. Prefilling a batch is not faster than one prompt after another, and
-# delays frames.
+# Maximum number of prompts per prefill on a CPU. A batch of prompts is not faster than a sequence of single prompts,
+# and delays frames longer.
 CPU_PREFILLS = 2
-# Maximum frames of all rows per Code2Wav call: 35 ms with the demo voice. Larger calls are not cheaper per frame.
+# Maximum number of frames, summed over all rows, in one Code2Wav call: 35 ms with the demo voice. A call with more
+# frames is not cheaper per frame.
 CPU_CODE2WAV_FRAMES = 4
 DEVICE_CODE2WAV_FRAMES = 512
-# Minimum fraction of the speaking rows in one Code2Wav call. Chunks that can wait are delayed until the call is large
-# enough.
+# Minimum fraction of the speaking rows that one Code2Wav call should contain. Chunks that are not urgent are delayed
+# until enough rows are ready.
 DEVICE_BATCH_FILL_RATIO = 0.125
 
 
@@ -117,8 +118,9 @@ class EngineCore:
         )
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)
-        self.may_cross_embed = False  # True if another checkpoint can embed the inputs of requests.
-        self.sequences: dict[int, Sequence] = {}  # Sequences by slot.
+        # True if another checkpoint may provide the embeddings for requests of this checkpoint.
+        self.may_cross_embed = False
+        self.sequences: dict[int, Sequence] = {}  # Running sequences by slot.
         self.frames_made = 0  # Number of frames with audio since the start, except frames of canary requests.
         self.table = SequenceTable(slots)
         self.in_flight = InFlight(self.table, slots, device.max_in_flight, host.expect, host.clock)
@@ -213,7 +215,8 @@ class EngineCore:
         """
         for slot, sequence in self.sequences.items():
             if (sent := samples.get(sequence.ticket)) is not None:
-                spoken = max(0, sent - sequence.paused)  # Acknowledged samples of pauses do not belong to any frame.
+                # Samples of pauses are subtracted, because they do not belong to any frame.
+                spoken = max(0, sent - sequence.paused)
                 self.table.acknowledged_frames[slot] = spoken // self.samples_per_frame
 
     def ack_played(self, ticket: int, ms: float) -> None:
@@ -327,7 +330,7 @@ class EngineCore:
         Returns:
             True if a prefill was launched.
         """
-        # Only one prefill runs at a time. Requests that arrive in the meantime share the next prefill.
+        # Only one prefill runs at a time. Requests that arrive during a prefill share the next one.
         if self.in_flight.is_prefilling:
             return False
         most = max(
@@ -377,7 +380,7 @@ class EngineCore:
         sequence.emit_final_event(
             outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.reported_notes)
         )
-        # Background requests are canary requests, not sent by a client.
+        # Background requests are canary requests of the server, which are logged only at debug level.
         level = logging.DEBUG if sequence.request.is_background else logging.INFO
         log.log(level, "request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
@@ -454,7 +457,7 @@ class EngineCore:
             log.exception("the prefill of %d requests failed", len(sequences))
             if len(sequences) == 1 or isinstance(error, FrameLost):
                 self._fail(slots)
-            else:  # Retry each row separately, because only the faulty row should fail.
+            else:  # Each row is tried again separately, because only the faulty row should fail.
                 for sequence in sequences:
                     self._prefill_chunks([sequence])
             return
@@ -481,7 +484,7 @@ class EngineCore:
             self._fail(slots)
             return
         for half in np.array_split(slots, 2):
-            while self.in_flight.wait():  # Reading a result may end its row.
+            while self.in_flight.wait():  # A row may end when its result is read.
                 self.process_outputs()
             if len(remaining := half[self.table.speaking[half]]):
                 self._decode_step(remaining, began)

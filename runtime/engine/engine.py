@@ -50,11 +50,11 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-SEED_BITS = 53  # Bits per random seed. JavaScript numbers represent such seeds exactly.
-IDLE_S = 0.5  # Maximum sleep of the engine thread in seconds without open requests.
-PAUSE_S = 0.02  # Maximum sleep of the engine thread in seconds with open requests.
-MAX_TEXT_WORK_S = 0.005  # No further text update starts in an iteration after this time.
-MAX_TEXT_SHARE = 0.2  # Maximum fraction of the engine thread's time for long text updates while requests have slots.
+SEED_BITS = 53  # Number of bits of a random seed. A JavaScript number represents integers of this size exactly.
+IDLE_S = 0.5  # Maximum sleep in seconds of the engine thread if there are no open requests.
+PAUSE_S = 0.02  # Maximum sleep in seconds of the engine thread if there are open requests.
+MAX_TEXT_WORK_S = 0.005  # Maximum seconds for text updates in an iteration. After this time, no further update starts.
+MAX_TEXT_SHARE = 0.2  # Maximum fraction of the engine thread's time for long text updates if any request has a slot.
 
 TextChange = Callable[[TextStream], None]
 Validated = tuple[Admission, TextStream] | SpeechError
@@ -79,9 +79,11 @@ class Engine:
         self.code2wav_worker = Code2WavWorker(self.loader.prepare_code2wav_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
-        self._text_changes: dict[int, deque[TextChange]] = {}  # Queued text updates by ticket, in round-robin order.
+        # Queued text updates of each request by ticket, in round-robin order.
+        self._text_changes: dict[int, deque[TextChange]] = {}
         self._next_text_at = 0.0
-        self._sent_samples: dict[int, int] = {}  # Samples acknowledged since the last iteration, by ticket.
+        # Number of samples that were acknowledged since the last iteration, by ticket.
+        self._sent_samples: dict[int, int] = {}
         self._open = OpenRequests(settings)
         self._heartbeat = Heartbeat(clock)
         self.completion_waiter = CompletionWaiter(self._wake.set, device.enter_thread)
@@ -158,7 +160,9 @@ class Engine:
         entry = entries[0]
         core = entry.core if all(needed.core for needed in entries) else None
         with self._lock:
-            self._find_place(entry, request)  # Refuse before the validation, which takes up to 0.1 s.
+            # This check comes before the validation, which takes up to 0.1 s, so that a request without a place is
+            # refused fast.
+            self._find_place(entry, request)
         admitted = None if core is None else self._admit(core, request)
         with self._lock:
             if (preempted := self._find_place(entry, request)) is not None:
@@ -207,7 +211,7 @@ class Engine:
         with self._lock:
             open_request = self._open.get(ticket)
             sequence = None if open_request is None else open_request.entry.waiting.withdraw(ticket)
-        if sequence is not None:  # The checkpoint of the request is still being loaded.
+        if sequence is not None:  # The checkpoint of this request is still being loaded.
             sequence.emit_final_event(StopReason.CANCELLED, RequestStats())
         else:
             self._command(ticket, lambda core: core.cancel(ticket))
@@ -290,7 +294,7 @@ class Engine:
                 while events:
                     yield events.popleft()
                 self.tick()
-        finally:  # The caller may stop the iteration before the end.
+        finally:  # The caller may stop the iteration before the last event.
             self.cancel(ticket)
             self.run_commands()
 
@@ -358,7 +362,8 @@ class Engine:
             self._heartbeat.step()
             self.commands.popleft()()
         sent_samples: dict[int, int] = {}
-        while self._sent_samples:  # Other threads add entries to this dict at the same time.
+        # The loop does not iterate over the dict, because other threads add entries at the same time.
+        while self._sent_samples:
             ticket, samples = self._sent_samples.popitem()
             sent_samples[ticket] = samples
         for core in self.registry.cores if sent_samples else ():
@@ -405,7 +410,7 @@ class Engine:
             if needed.core is None and not needed.is_loading:
                 needed.is_loading = True
                 threading.Thread(target=self._load_late, args=(needed,), name="loader", daemon=True).start()
-        if self._is_settled(sequence):  # The checkpoint may have been loaded after the check in `submit`.
+        if self._is_settled(sequence):  # The checkpoint may have been loaded after `submit` has checked it.
             self.commands.append(partial(self.admit_waiting, entries[0], {}))
 
     def _load_late(self, entry: RegistryEntry) -> None:
@@ -421,7 +426,7 @@ class Engine:
         entries = self.registry.entries
         with self._lock:
             waiting = [(other, sequence) for other in entries for sequence in other.waiting.without_checkpoint()]
-        # Validation takes up to 0.1 s, so it does not run on the engine thread.
+        # The validation takes up to 0.1 s, so it runs on this thread instead of the engine thread.
         validated = {
             sequence.ticket: self._validate(other, sequence.request)
             for other, sequence in waiting
@@ -468,7 +473,7 @@ class Engine:
         """True if all checkpoints that a request needs are loaded or have failed."""
         try:
             return all(entry.core is not None for entry in self.registry.needed(sequence.request))
-        except SpeechError:  # The request gets the same error when it is admitted.
+        except SpeechError:  # The admission of the request raises the same error later.
             return True
 
     def _admit(self, core: EngineCore, request: SpeechRequest) -> tuple[Admission, TextStream]:
@@ -511,8 +516,8 @@ class Engine:
             if opened is None:
                 return
             entry = opened.entry
-            # A request that still waits for its checkpoint receives the command later, in order, even if the checkpoint
-            # is loaded by now.
+            # If the request still waits for its checkpoint, the command is deferred, even if the checkpoint is loaded
+            # by now. This preserves the order of the commands.
             if not entry.waiting.defer(ticket, command) and entry.core is not None:
                 action(entry.core)
 

@@ -12,7 +12,7 @@ from runtime.request import SpeechRequest
 from runtime.settings import Settings
 
 SOONEST_S = 0.1  # Minimum retry time in seconds.
-RETRY_AFTER_S = 2.0  # Retry time if the queue is full and no duration has been measured yet.
+RETRY_AFTER_S = 2.0  # Retry time in seconds if the queue is full and no duration of a request has been measured yet.
 
 
 @dataclass(slots=True)
@@ -95,7 +95,8 @@ class OpenRequests:
         count = Counter(foreground.values())
         ready = [
             ticket
-            for ticket in reversed(foreground)  # Newest first among callers with the same number of requests.
+            # Among callers with the same number of requests, the newest request comes first.
+            for ticket in reversed(foreground)
             if not (self._by_ticket[ticket].has_begun or entry.waiting.is_unready(ticket))
         ]
         ticket = max(ready, key=lambda ticket: count[foreground[ticket]], default=None)

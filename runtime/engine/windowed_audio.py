@@ -16,7 +16,7 @@ from runtime.model.native_code2wav import native_code2wav
 from runtime.request import SpeechRequest
 
 WINDOW_FRAMES = 300  # Number of frames per window (docs/model.md 6.1).
-CONTEXT_FRAMES = 25  # Number of earlier frames that are decoded again before each window.
+CONTEXT_FRAMES = 25  # Number of frames before each window that are decoded again.
 
 
 @torch.inference_mode()
@@ -36,7 +36,7 @@ def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
         all_codes, reference_frames = torch.cat((voice.codes, all_codes)), len(voice.codes)
     if not len(all_codes):
         return b""
-    # The same network as in the engine, without graphs and with a single slot.
+    # The network is the same as in the engine, but has a single slot and no graphs.
     network = native_code2wav(code2wav, 1) or TorchCode2Wav(code2wav, 1)
     row = torch.zeros((1, ROW_COLUMNS), dtype=torch.int32, device=all_codes.device)
 

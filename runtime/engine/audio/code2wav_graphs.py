@@ -43,7 +43,8 @@ class Family:
 
 FAMILIES = {
     Stream.FIRST_AUDIO: Family((1, 2, 4), (1, 2, 4, 8)),
-    Stream.PROMPTS: Family((1,), (1, 2, 4, 8)),  # First frames of newly prefilled prompts.
+    # Audio of the first frames of new requests, decoded right after the prefill.
+    Stream.PROMPTS: Family((1,), (1, 2, 4, 8)),
     Stream.AUDIO: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
 }
 

@@ -41,7 +41,7 @@ def code2wav_interface(code2wav: Code2Wav, slots: int, device: Device, dtype: to
         from runtime.model.packed_code2wav import PackedCode2Wav
 
         return PackedCode2Wav(code2wav, slots, dtype)
-    # On a CPU, the loader has packed the weights in this dtype.
+    # On a CPU, the loader has already packed the weights in this dtype, so there is nothing to warn about.
     if dtype is not torch.float32 and device.name != "cpu":
         log.warning("Code2Wav runs in float32: bfloat16 needs a GPU and Triton")
     return TorchCode2Wav(code2wav, slots)
@@ -92,13 +92,14 @@ class Code2WavStreams:
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.groups = code2wav.config.num_quantizers
         self.device = device or CpuDevice()
-        # Padding rows of graphs use one additional slot.
+        # One additional slot is needed for the padding rows of graphs.
         self.network = network or code2wav_interface(code2wav, slots + 1, self.device, dtype)
         self._pool = GraphPool(self.device) if graphs is None else graphs
         self.graphs = Code2WavGraphs(self.network, self.device, self.groups, slots, slots, self._pool, shapes)
         self.after = ReferencePrefill(self.network, self.device, self.groups, self._pool)
         self.uncaptured = 0  # Number of calls without a matching graph on a device with graphs.
-        # Device stream and event of each slot's last launch. Work on another stream waits for the event and removes it.
+        # Device stream and event of each slot's last launch. If the next launch uses another stream, it waits for the
+        # event and removes it from this dict.
         self._last: dict[int, tuple[Stream, Event]] = {}
         # Columns: slot, parity (number of decoded chunks modulo 2), number of decoded frames.
         self._rows: NDArray[np.int64] = np.zeros((slots, ROW_COLUMNS), np.int64)
@@ -188,7 +189,7 @@ class Code2WavStreams:
             group = np.array(slots[first : first + widest], np.int64)
             parts: list[list[bytes]] = [[] for _ in group]
             succeeded = np.arange(len(group))  # Indices of rows that have not failed.
-            is_finite = np.ones(len(group), bool)  # True for rows with finite audio.
+            is_finite = np.ones(len(group), bool)  # True for rows whose audio is finite.
             begin = 0
             for size in cut:
                 piece = codes[first : first + widest, begin : begin + size]
@@ -230,7 +231,7 @@ class Code2WavStreams:
         halves = []
         for half in (slice(None, middle), slice(middle, None)):
             succeeded, audio = self._pieces(group, indices[half], codes[half], stream)
-            halves.append((succeeded, audio.copy()))  # The result is copied, because the next run overwrites it.
+            halves.append((succeeded, audio.copy()))  # The audio is copied, because the next run overwrites it.
         outputs = [audio for indices, audio in halves if len(indices)]
         audio = np.concatenate(outputs) if outputs else halves[0][1]
         return np.concatenate([indices for indices, _ in halves]), audio

@@ -27,7 +27,7 @@ class Code2WavTask:
     """
 
     urgency: tuple[bool, float]  # Sort key: (not urgent, deadline).
-    begin: Callable[[], Callable[[], None]]  # Returns the function that runs the task.
+    begin: Callable[[], Callable[[], None]]  # Function that starts the task and returns the function that runs it.
 
     @property
     def is_urgent(self) -> bool:
@@ -50,14 +50,15 @@ class Code2WavWorker:
 
     def __init__(self, prepare: Callable[[], None] = lambda: None, wake: Callable[[], None] = lambda: None) -> None:
         self.lock = threading.RLock()
-        # Function that each thread calls first, because torch's number of threads is set per thread.
+        # Function that each thread calls first. It is needed because torch's number of threads is a setting per thread.
         self._prepare = prepare
         self._wake_engine = wake  # Function that is called after every task.
-        self._waiting: dict[object, list[Code2WavTask]] = {}  # Waiting tasks by owner, the most urgent first.
+        # Waiting tasks by owner, with the most urgent task of each owner first.
+        self._waiting: dict[object, list[Code2WavTask]] = {}
         self._has_tasks = threading.Condition(self.lock)
         self._closing = False
         self.threads: list[threading.Thread] = []
-        self.heartbeats: list[Heartbeat] = []  # Heartbeats of the threads.
+        self.heartbeats: list[Heartbeat] = []  # Heartbeats of the worker threads.
 
     def start(self, *, separate_urgent: bool = False) -> None:
         """Start the worker threads.
@@ -103,7 +104,7 @@ class Code2WavWorker:
             while (run := self.next_task()) is not None:
                 run()
         elif new_tasks and new_tasks[0].is_urgent:
-            time.sleep(0)  # Release the GIL, because a listener waits for this audio.
+            time.sleep(0)  # The GIL is released, because a listener waits for this audio.
 
     def next_task(self, takes: TaskFilter = accept_every_task) -> Callable[[], None] | None:
         with self.lock:
@@ -137,7 +138,7 @@ class Code2WavWorker:
             heartbeat.step()
             try:
                 run()
-            except Exception:  # The task reports its own failure. The worker continues.
+            except Exception:  # The task reports its own failure, and the worker continues.
                 log.exception("a Code2Wav task failed")
             heartbeat.mark_idle()
             self._wake_engine()

@@ -13,26 +13,26 @@ from numpy.typing import NDArray
 from runtime.request import Guard
 from runtime.shared.speech_rate import expected_frames
 
-# Loop lengths in frames of 80 ms. A runaway consists of near-silence or of a short loop that continues for minutes
-# (docs/model.md 7.1). A longer loop may be a repeated phrase of the text. Normal speech has no short loops. After the
-# last word, it contains at most the end of that word and a breath.
+# Lengths in frames (80 ms each) of the loops that are detected. A runaway is near-silence or a short loop that
+# continues for minutes (docs/model.md 7.1). Loops with more frames may be repeated phrases of the text. Normal speech
+# after the last word has at most the end of that word and a breath.
 LOOP_FRAMES = np.arange(1, 9)
-# Minimum length of a loop: 3.2 s, or five repetitions of the longest loop. A vowel or a pause may also repeat one code,
-# but a vowel after the last word is shorter than three seconds, and a dramatic pause takes about two seconds (25
+# Minimum total length of a repeated loop: 40 frames are 3.2 s, or five repetitions of the longest loop. A vowel or a
+# pause may also repeat one code. A vowel after the last word is shorter than 3 s, and a long pause takes about 2 s (25
 # frames).
 REPEATED_FRAMES = 40
-SILENT_FRAMES = 38  # Silence of 3 s, which is longer than a pause between paragraphs.
-# Minimum RMS of audible s16 samples. Pauses of the embedded voice are below -60 dBFS.
+SILENT_FRAMES = 38  # Silence of 3 s, in frames. Pauses between paragraphs are shorter.
+# Minimum RMS of 16-bit samples that count as audible. Pauses of the embedded voice have less than -60 dBFS.
 MIN_AUDIBLE_RMS = 32768.0 * 10 ** (-55 / 20)
 
-# A complete text is assumed to be spoken after the expected number of frames times this ratio. The embedded voice needs
-# 0.8 to 1.4. A slower voice may still be speaking, but only a loop or a pause of three seconds ends the speech.
+# A complete text counts as spoken after the expected number of frames times this ratio. The embedded voice needs a
+# ratio of 0.8 to 1.4. A slower voice may still be speaking then, but only a loop or a pause of 3 s ends its speech.
 SPOKEN_RATIO = 1.5
 SPOKEN_GRACE_FRAMES = 12  # Silence before the first word, in frames (1 s).
 
 
-# Maximum number of consecutive frames of each loop length, and of silence. The first pass of a loop is not a
-# repetition.
+# Maximum number of consecutive frames that may repeat earlier frames, for each loop length, and that may be silent. The
+# first pass of a loop is not counted, because it repeats nothing.
 MAX_RUN_FRAMES = np.append(REPEATED_FRAMES - LOOP_FRAMES, SILENT_FRAMES)
 
 
@@ -45,14 +45,14 @@ class RunawayDetector:
     """
 
     last_audible_frame: int = -1
-    # Index of the frame in the last call at which a runaway was detected, or -1. Audio after this frame is cut.
+    # Index of the frame at which the last call has detected a runaway, or -1. Audio after this frame is cut.
     cut_at: int = -1
     _frames: int = 0
-    # Number of consecutive frames for which each condition holds, in the order of MAX_RUN_FRAMES.
+    # Number of consecutive frames of each loop length, and of silence, in the order of MAX_RUN_FRAMES.
     runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(MAX_RUN_FRAMES), np.int64))
-    # Recent codes of codebook 0. -1 matches no code.
+    # Recent codes of codebook 0. The initial value -1 differs from every code.
     _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(LOOP_FRAMES), -1))
-    # Index of the last audible frame as of each recent frame.
+    # For each recent frame, the index of the last audible frame up to it.
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
     def check_frames(self, codes: NDArray[np.int64], pcm: bytes) -> Guard | None:

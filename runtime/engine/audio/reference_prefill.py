@@ -23,7 +23,8 @@ from runtime.engine.execution.graphs import Capture, GraphPool, Work
 from runtime.engine.execution.slots import on_device
 from runtime.model.code2wav_interface import ROW_COLUMNS, Code2WavNetwork
 
-STEP_FRAMES = (48, 16, 4, 1)  # Frames per step, up to the network's limit.
+# Numbers of frames that one step processes. Numbers above the network's limit are not used.
+STEP_FRAMES = (48, 16, 4, 1)
 Run = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -55,7 +56,7 @@ class ReferencePrefill:
         self._device = device
         self._groups = groups
         self._graphs = graphs
-        self._slot_lock = threading.Lock()  # Protects the slot for reference frames.
+        self._slot_lock = threading.Lock()  # Lock of the slot that is reserved for reference frames.
 
     def captures(self) -> Iterator[Capture]:
         """Yield the description of the graph of every step.

@@ -28,7 +28,7 @@ from runtime.request import SAMPLE_RATE, BlendPart, Reference, VoicePrompt
 log = logging.getLogger(__name__)
 
 WARM_S = 1.0  # Duration in seconds of the noise that the warm-up encodes.
-MIN_SINE = 1e-3  # Minimum sine of the angle between two vectors for a spherical interpolation.
+MIN_SINE = 1e-3  # Minimum sine of the angle between two vectors. Below it, spherical interpolation is not used.
 
 
 def reference_key(reference: Reference) -> str:
@@ -42,7 +42,7 @@ def reference_key(reference: Reference) -> str:
         of = reference_key(part.reference).encode() if part.reference is not None else b""
         vector = b"" if part.x_vector is None else part.x_vector.tobytes()
         digest.update(repr(part.weight).encode() + of + vector)
-    # A prompt that was computed from other samples belongs to another voice.
+    # A prompt that was computed from other samples is the prompt of another voice.
     if (prompt := reference.prompt) is not None:
         digest.update(prompt.fingerprint.encode() + prompt.x_vector.tobytes())
         digest.update(b"" if prompt.codes is None else prompt.codes.tobytes())
@@ -103,7 +103,7 @@ class VoiceCache:
         noise = np.random.default_rng(0).uniform(-0.1, 0.1, round(WARM_S * SAMPLE_RATE)).astype(np.float32)
         try:
             self._read_to_speak(Reference(samples=noise, text="A"), key="")
-        except Exception:  # Requests without a cloned voice can still be served.
+        except Exception:  # The error is not fatal, because requests without a cloned voice can still be served.
             log.exception("the warm-up of the voice encoders failed; clones may fail")
 
     def start(self, prepare: Callable[[], None]) -> None:
@@ -191,7 +191,7 @@ class VoiceCache:
             return
         try:
             self.reader.submit(read)
-        except RuntimeError:  # The executor is closed.
+        except RuntimeError:  # The executor was shut down.
             raise EngineDead from None
 
     def _read_to_speak(self, reference: Reference, key: str) -> ClonedVoice:
@@ -210,7 +210,8 @@ class VoiceCache:
         """
         with self.device.stream(Stream.VOICES):
             voice = self._read(reference, key)
-            # Wait for this work, because device streams that use the voice do not wait for this thread's stream.
+            # This thread waits until the voice is encoded. Device streams that use the voice do not wait for this
+            # thread's stream.
             self.device.mark().synchronize()
         return voice
 
@@ -223,7 +224,7 @@ class VoiceCache:
         device = self.device.torch_device
         text = None if reference.x_vector_only else reference.text
         prompt = reference.prompt
-        # The prompt of a reference without samples was checked at admission.
+        # If a reference has no samples, its prompt was already checked when the request was admitted.
         if prompt is not None and (not len(reference.samples) or self._fits(prompt, reference)):
             codes = None if reference.x_vector_only else torch.tensor(prompt.codes).to(device)
             return ClonedVoice(torch.tensor(prompt.x_vector).to(device), codes, text, key)

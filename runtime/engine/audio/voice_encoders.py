@@ -27,9 +27,10 @@ from runtime.request import SAMPLE_RATE
 
 log = logging.getLogger(__name__)
 
-# Lengths of the buffers. A recording uses the shortest buffer into which it fits. Longer recordings use no buffer.
+# Lengths of the input buffers in seconds. A recording uses the shortest buffer that is long enough. Recordings that
+# exceed all buffers are encoded without a buffer.
 LENGTHS_S = (4.0, 8.0, 12.0, 20.0)
-DEVICES_WITHOUT_GRAPHS = ("cpu", "mps")  # Padding would only add work on these devices.
+DEVICES_WITHOUT_GRAPHS = ("cpu", "mps")  # Devices on which padding only adds work, because they have no graphs.
 
 Encode = Callable[[Tensor, Tensor], Tensor]
 
@@ -42,7 +43,7 @@ class _Bucket:
 
     def __init__(self, device: Device, samples: int, encoders: dict[str, Encode]) -> None:
         self._device = device
-        # The number of samples, followed by the samples.
+        # The first element is the number of samples. The samples follow.
         self._host = device.host_memory(1 + samples, dtype=torch.float32)
         self._host.zero_()
         self._host[0] = samples
@@ -68,7 +69,7 @@ class _Bucket:
 
         The previous result must be complete.
         """
-        self._host[0] = len(samples)  # Integers up to 2**24 are exact in float32.
+        self._host[0] = len(samples)  # A float32 represents integers up to 2**24 exactly.
         self._host[1 : 1 + len(samples)] = torch.from_numpy(samples)
         self._host[1 + len(samples) :] = 0
         self._inputs.copy_(self._host, non_blocking=True)
@@ -88,7 +89,7 @@ class VoiceEncoders:
         self._speaker = checkpoint.speaker_encoder
         self._speech = checkpoint.speech_tokenizer.encoder
         self._device = device
-        self._buckets: dict[int, _Bucket] = {}  # Buffers by length in samples.
+        self._buckets: dict[int, _Bucket] = {}  # Buffers by their length in samples.
 
     @property
     def lengths(self) -> list[int]:

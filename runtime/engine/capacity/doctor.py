@@ -44,10 +44,10 @@ class Problem:
 class FilesSeen:
     """Relative paths of a checkpoint's files, divided into read, missing and ignored files."""
 
-    read: dict[str, int]  # Sizes in bytes by name.
+    read: dict[str, int]  # Size in bytes of each file, by relative path.
     missing: tuple[str, ...]
     ignored: tuple[str, ...]
-    unapplied: tuple[str, ...]  # Adapters that are not merged into the weights.
+    unapplied: tuple[str, ...]  # Folders of adapters that are not merged into the weights.
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class AdapterSeen:
 class CheckpointCapabilities:
     """Modes, text layouts, speakers and languages that a checkpoint supports."""
 
-    size: str | None  # Value in the configuration, such as 0b6 or 1b7.
+    size: str | None  # Size of the model as in its configuration, such as 0b6 or 1b7.
     modes: tuple[str, ...]
     layouts: tuple[str, ...]
     speakers: tuple[str, ...]
@@ -96,11 +96,12 @@ class MemoryRow:
 
     dtype: str  # Name of the dtype, or int8 or int4.
     is_chosen: bool  # True if the settings select this row.
-    once: int  # Memory in bytes that does not depend on the number of slots: weights, and the process or its graphs.
+    once: int  # Bytes of memory that do not depend on the number of slots: weights, and the process or its graphs.
     slot: int
     slots: int  # Number of slots if all allowed memory is used, or 0 if the checkpoint does not fit.
-    rtf: float | None  # Estimated seconds of compute per second of speech; None on a GPU and for small checkpoints.
-    rtf_now: float | None  # Estimated `rtf` under the machine's current load.
+    # Estimated compute time divided by the duration of the speech, or None on a GPU and for small checkpoints.
+    rtf: float | None
+    rtf_now: float | None  # Estimated value of `rtf` under the current load of the machine.
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class DeviceMemorySeen:
     device: str
     may_have: int
     free: int
-    rows: tuple[MemoryRow, ...]  # Empty if the configurations cannot be read.
+    rows: tuple[MemoryRow, ...]  # Empty if a configuration cannot be read.
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class Diagnosis:
     served: CheckpointCapabilities | None
     files: FilesSeen
     adapters: tuple[AdapterSeen, ...]
-    download: Download | None  # Download sizes of a Hub id, or None for a folder.
+    download: Download | None  # Sizes of the files to download for a Hub id, or None for a local folder.
     weights: WeightsSeen | None
     speech_tokenizer: WeightsSeen | None
     text_ids: int | None  # Vocabulary size of the text tokenizer.

@@ -26,15 +26,18 @@ from runtime.model.products import Linear, Table, narrowed_names
 from runtime.model.weights import is_mapped
 from runtime.settings import EngineSettings
 
-# Dtype names of safetensors.
+# Torch dtypes by their name in safetensors files.
 FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 GIB = 2**30
 CPU_SLOTS = 8
-MAX_SLOTS = 64  # Default maximum number of slots. More slots would not reduce the time to first audio.
-PROCESS_BYTES = 2**30  # Memory of a runtime process on a CPU without its weights: torch, and the results of a frame.
-CONTEXT_BYTES = 900 * 2**20  # Memory of a process on a GPU without its tensors: CUDA context, kernels and modules.
-RESERVE_BYTES = 2 * 2**30  # GPU memory that is reserved for graphs, prompts, voices, and the largest Code2Wav call.
-GRAPH_BYTES = RESERVE_BYTES // 2  # Part of the reserve that stays allocated while a checkpoint is served.
+MAX_SLOTS = 64  # Default maximum number of slots. A larger number would not reduce the time to first audio.
+# Memory in bytes of a runtime process on a CPU without the weights: torch, and the results of one frame.
+PROCESS_BYTES = 2**30
+# Memory in bytes of a process on a GPU without its tensors: CUDA context, kernels and modules.
+CONTEXT_BYTES = 900 * 2**20
+# GPU memory in bytes that is reserved for graphs, prompts, voices, and the largest Code2Wav call.
+RESERVE_BYTES = 2 * 2**30
+GRAPH_BYTES = RESERVE_BYTES // 2  # Part of the reserved memory that stays allocated while a checkpoint is served.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class MemoryBudget:
     device: str
     on_cpu: bool
     may_have: int
-    free: int  # Memory that is free now.
+    free: int  # Number of bytes that are free now.
 
     @classmethod
     def of(cls, device: Device, settings: EngineSettings) -> MemoryBudget:
@@ -123,7 +126,7 @@ def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings
 class MemoryNeed:
     """Memory of several checkpoints: a constant number of bytes, and bytes per slot."""
 
-    once: int  # Bytes that do not depend on the number of slots: weights, process and graphs.
+    once: int  # Bytes of memory that do not depend on the number of slots: weights, process and graphs.
     slot: int
 
     @classmethod
@@ -237,12 +240,12 @@ def memory_of(device: Device) -> tuple[int, int]:
     total, free = device.total_bytes(), device.free_bytes()
     if device.torch_device.type != "cpu":
         return total, free
-    # File caches count as free memory, because the system releases them on demand.
+    # The file cache counts as free memory, because the system releases it when memory is needed.
     for line in _lines("/proc/meminfo"):
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
             free = 1024 * int(rest.split()[0])
-    # A container's limit may be lower than the machine's memory.
+    # The memory limit of a container may be lower than the memory of the machine.
     most, used = (" ".join(_lines(f"/sys/fs/cgroup/memory.{name}")) for name in ("max", "current"))
     if most.isdecimal() and used.isdecimal() and int(most) < total:
         return int(most), min(free, int(most) - int(used) + reclaimable_bytes(_lines("/sys/fs/cgroup/memory.stat")))

@@ -33,9 +33,9 @@ from runtime.request import SAMPLE_RATE, Layout, Mode
 from runtime.settings import EngineSettings
 from runtime.shared.speech_rate import FRAME_S
 
-READ_BYTES = 192 * 2**20  # Size of the weights that a measurement reads, larger than a GPU's cache.
+READ_BYTES = 192 * 2**20  # Bytes of the weights that a measurement reads. This is more than the cache of a GPU holds.
 MATRIX = 3072, 1024
-LAUNCH_S = 1.0e-5  # Minimum time per layer on a GPU, the launch time of a small layer.
+LAUNCH_S = 1.0e-5  # Minimum time in seconds per layer on a GPU, which is the launch time of a small layer.
 SOUND_ROWS, SOUND_WIDTH = 640, 768  # Dimensions of Code2Wav's largest matrix product.
 CODE2WAV_FRAME_OPERATIONS = 5.2e9
 
@@ -44,9 +44,9 @@ CODE2WAV_FRAME_OPERATIONS = 5.2e9
 class OfferedBits:
     """Estimates for a published checkpoint with one dtype or quantization."""
 
-    weights: str  # Value of the setting: off, int8 or int4.
-    memory: int  # Memory in bytes of a process with this checkpoint only and one slot.
-    rtf: float  # Estimated seconds of compute per second of speech.
+    weights: str  # Value of the quantization setting: off, int8 or int4.
+    memory: int  # Memory in bytes of a process that serves only this checkpoint with one slot.
+    rtf: float  # Estimated compute time divided by the duration of the speech.
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Offer:
 
     id: str
     shared: int  # Bytes of the speech tokenizer, which all checkpoints share.
-    bits: tuple[OfferedBits, ...]  # Choices that the device supports, from most to least exact.
-    chosen: str  # Choice of the settings, or the most exact choice that is fast enough on this machine.
+    bits: tuple[OfferedBits, ...]  # Quantizations that the device supports, from the most to the least exact.
+    chosen: str  # Quantization in the settings, or the most exact one that is fast enough on this machine.
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class MachineOffers:
     device: str
     dtype: str
     quantize: str  # Value of the quantization setting.
-    total: int  # Total memory that may be used, in bytes.
+    total: int  # Total number of bytes that may be used.
     free: int
     offers: tuple[Offer, ...]
 

@@ -33,16 +33,18 @@ from runtime.shared.speech_rate import FRAME_S
 
 Weights = tuple[torch.dtype, Quantization | None]  # Dtype and quantization of the talker and code predictor.
 
-# Minimum total size of the talker's layers in a measurement, larger than the cache.
+# Minimum total bytes of the talker's layers in a measurement. They must not fit into the cache.
 COLD_BYTES = 64 * 2**20
-ATTENDED_POSITIONS = 256  # Positions that the talker attends to: 20 s of speech.
-TEXT_TABLE_ROWS = 8  # A frame reads one row of the text embedding table.
-WEIGHT_VALUE = 0.01  # Value of every weight, which avoids overflow and denormal numbers.
-# Time steps per frame and channels of two of Code2Wav's four blocks: the first is memory-bound, the third
-# compute-bound.
+ATTENDED_POSITIONS = 256  # Number of positions to which the talker attends in a measurement: 20 s of speech.
+TEXT_TABLE_ROWS = 8  # Number of rows of the text embedding table in a measurement. A frame reads only one row.
+WEIGHT_VALUE = 0.01  # Value of every weight in a measurement. It avoids an overflow and slow denormal numbers.
+# Time steps per frame and channels of the two Code2Wav blocks that are measured. The first of the four blocks is
+# limited by memory and the third by computation.
 SOUND_UNITS = ((32, 768), (640, 192))
-CODE2WAV_TIME_RATIO = 11.0  # Code2Wav's time relative to both units as torch operations: 10.6 to 11.3.
-NATIVE_TIME_RATIO = 5.3  # Code2Wav's time in C++ relative to both units, which use torch's SnakeBeta: 4.2 to 6.4.
+# Time of all of Code2Wav relative to the two measured blocks, with torch operations. Measured values are 10.6 to 11.3.
+CODE2WAV_TIME_RATIO = 11.0
+# Time of Code2Wav in C++ relative to the two measured blocks with torch's SnakeBeta. Measured values are 4.2 to 6.4.
+NATIVE_TIME_RATIO = 5.3
 
 
 @dataclass(slots=True)
@@ -91,11 +93,12 @@ class Probe:
         code2wav = _sound_units(self._sound_dtype(weights))
         solo, batched = [], []
         frame().item()
-        for _ in range(TIMED_ROUNDS):  # Alternate, because other processes then slow down both kinds equally.
+        for _ in range(TIMED_ROUNDS):  # Both kinds of rounds alternate, so that other processes slow both down equally.
             solo += measure_round(frame)
             with repeating(code2wav, self._thread_counts.sound):
                 batched += measure_round(frame)
-        # All threads wait for the same memory, so the CPU time of this thread is enough to measure the slowdown.
+        # All threads wait for the same memory, so the slowdown of this thread's CPU time represents the slowdown of all
+        # threads.
         slowdown = min(run.processor for run in batched) / min(run.processor for run in solo)
         return Timing.of(solo), max(1.0, slowdown)
 
@@ -144,7 +147,7 @@ def layer_size(config: DecoderConfig) -> int:
 
 def bytes_per_weight(dtype: torch.dtype, quantization: Quantization | None) -> float:
     """Return the bytes per weight in matrix products, including the scales of quantization."""
-    rows, width = 3072, 1024  # Size of a matrix of the code predictor.
+    rows, width = 3072, 1024  # Number of rows and columns of a matrix of the code predictor.
     return dtype.itemsize if quantization is None else quantized_bytes(rows, width, quantization) / (rows * width)
 
 

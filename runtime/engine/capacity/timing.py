@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 TIMED_ROUNDS = 3
-ROUND_S = 0.05  # Minimum duration of a round.
+ROUND_S = 0.05  # Minimum duration of a round in seconds.
 
 
 class Run(NamedTuple):
@@ -38,7 +38,7 @@ class Timing:
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Timing:
-        # On Windows, CPU time has a resolution of only 16 ms.
+        # CPU time is not used on Windows, where its resolution is only 16 ms.
         by_processor = torch.get_num_threads() == 1 and sys.platform != "win32"
         best = min(run.processor if by_processor else run.clock for run in runs)
         return cls(best, max(best, statistics.median(run.clock for run in runs)))

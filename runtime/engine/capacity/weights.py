@@ -24,13 +24,15 @@ from runtime.settings import EngineSettings
 log = logging.getLogger(__name__)
 
 AUTO = "auto"
-QUANTIZATIONS = (None, Quantization.INT8, Quantization.INT4)  # From most to least precise.
-FLOAT16_NAME = "F16"  # Name of the dtype in safetensors.
+# Quantizations from the most to the least precise, where None is no quantization.
+QUANTIZATIONS = (None, Quantization.INT8, Quantization.INT4)
+FLOAT16_NAME = "F16"  # Name of float16 in safetensors files.
 REAL_TIME = 1.0
-# Estimated real-time factor without late audio. On Zen 4, long texts are 8 to 40 % slower than the estimate, and the
-# speed of a virtual machine varies by 25 %.
+# Maximum estimated real-time factor at which no audio should be late. On Zen 4, long texts are 8 to 40 % slower than
+# the estimate, and the speed of a virtual machine varies by 25 %.
 SAFE_RTF = 0.7
-# Minimum number of weights per frame for a quantization. Every CPU is fast enough for smaller networks.
+# Minimum number of weights that a frame reads for a quantization to be useful. Every CPU is fast enough for smaller
+# networks.
 LARGE = 100_000_000
 
 Pace = tuple[Weights, float]  # Weights and real-time factor.
@@ -67,7 +69,7 @@ class WeightBits:
         self._dtype = settings.dtype
         choose_dtype(settings.dtype, device)
         self._is_open = settings.quantize == AUTO
-        # Quantization of all checkpoints, or None for no quantization or a separate choice for each checkpoint.
+        # Quantization of all checkpoints. None means no quantization, or a separate choice for each checkpoint.
         self.known = None if self._is_open else choose_quantization(settings.quantize, device)
         self.probe = Probe(device, settings.threads, settings.sound_dtype)
 

@@ -121,6 +121,6 @@ class FusedDecodeAttention:
             self.slot_cache.view(layer),
             self.rows,
             self.positions,
-            # Only the first layer has to wait for earlier launches.
+            # Only the first layer must wait for earlier launches.
             settled=layer > 0,
         )[:, None]

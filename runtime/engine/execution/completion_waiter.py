@@ -20,7 +20,7 @@ class CompletionWaiter:
 
     def __init__(self, wake: Callable[[], None], prepare: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
-        # Function that each thread calls first, because some devices must be initialized per thread.
+        # Function that each thread calls first. It is needed because some devices must be initialized in each thread.
         self._prepare = prepare
         self._queues: dict[Stream, SimpleQueue[Event | None]] = {}
         self.threads: list[threading.Thread] = []
@@ -56,7 +56,8 @@ class CompletionWaiter:
         while (event := queue.get()) is not None:
             try:
                 event.synchronize()
-            # The engine gets the same error when it reads the result, and reports the error to the requests.
+            # The exception is ignored here. The engine gets the same exception when it reads the result, and reports it
+            # to the requests.
             except Exception:
                 log.exception("waiting for the device failed")
             self._wake()

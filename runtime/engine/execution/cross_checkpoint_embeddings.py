@@ -55,7 +55,7 @@ class CrossCheckpointEmbeddings:
         """
         slots = rows[self.at]
         codes = slot_cache.codes[slots]
-        # The embedding source may have another dtype.
+        # The talker that embeds the codes may have another dtype.
         first = self.embedding_source.embed_codec(codes[:, 0]).to(x.dtype)
         text = self.embedding_source.embed_text(slot_cache.trailing[slots, slot_cache.frame[slots] - 1]).to(x.dtype)
         x[self.at] = self.talker.code_predictor.embed_with(first, codes).sum(-2) + text

@@ -66,14 +66,14 @@ class Frame:
         target, fused = device.torch_device, device.fused(dtype)
         self.fused = fused
         self.ops = operations_of(device, fused)
-        # On some devices, first frames run at the same time as other frames, so both kinds have separate caches.
+        # On some devices, first frames are computed at the same time as other frames, so each kind has its own cache.
         predictor = self.talker.code_predictor
         is_native = dtype is torch.float32 and runs_native(device)
         self.native_predictor = native_predictor(predictor) if is_native else None
         self._native_layers = native_layers(self.talker.model) if is_native else None
         self.cache = FrameCache(predictor, max_rows, device, dtype, self.ops)
         self.first_frame_cache = FrameCache(predictor, max_first_frames, device, dtype, self.ops)
-        # Noise of frames and of first frames. None if the device computes the noise.
+        # Random noise for sampling frames and first frames, or None if the device computes the noise.
         self.noise: HostNoise | None = None
         self.first_frame_noise: HostNoise | None = None
         widths, groups = (config.talker.vocab_size, config.predictor.vocab_size), config.talker.num_code_groups
@@ -82,15 +82,16 @@ class Frame:
             flying = device.max_in_flight + 2
             self.noise = HostNoise(device, max_rows, widths, groups, flying)
             self.first_frame_noise = HostNoise(device, max_first_frames, widths, groups, prompts + 1)
-        # The talker's hidden states at the last position of each prompt, kept until the first frame is sampled.
+        # Hidden state of the talker at the last position of each slot's prompt. It is needed until the first frame is
+        # sampled.
         self.hidden = torch.zeros((slot_cache.slots + 1, config.talker.hidden_size), device=target, dtype=dtype)
         cos, sin = self.talker.angles(torch.arange(slot_cache.length + 1, device=target).unsqueeze(0))
         self.angles = cos[0, 0], sin[0, 0]
         self.allowed = torch.arange(config.talker.vocab_size, device=target) < config.talker.codes
         self.allowed[config.talker.codec_eos_token_id] = True
-        # A tensor is used, because graphs cannot read constants from the host.
+        # This constant is a tensor, because graphs cannot read constants from the host.
         self.true = torch.ones((), device=target, dtype=torch.bool)
-        # Talker that embeds the inputs of rows with cross-checkpoint embeddings.
+        # Talker of another checkpoint, whose embeddings are used by rows with cross-checkpoint embeddings.
         self._embedding_source: Talker | None = None
         self._source_tables: InputTables | None = None
         if fused is not None:
@@ -111,11 +112,12 @@ class Frame:
         if embedding_source is not None and self.fused is not None:
             tables = embedding_source.tables
             assert tables is not None, "fused operations need the talker's embedding tables"
-            # The code predictor of this checkpoint projects the other talker's embeddings of codebook 0.
+            # The code predictor of this checkpoint projects the embeddings of codebook 0 from the other talker.
             first = self.talker.code_predictor.project(embedding_source.model.codec_embedding.rows)
             self._source_tables = InputTables(tables.frames[0], tables.text, first)
             self.slot_cache.tables[True] = self._source_tables.addresses
-            # Wait for this work, because the frame stream does not wait for this thread's stream.
+            # This thread waits until the tables are written, because the frame stream does not wait for this thread's
+            # stream.
             self.device.mark().synchronize()
 
     def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None, *, plain: bool = False) -> Tensor:
@@ -262,14 +264,15 @@ class Frame:
         """
         slot_cache, config, ops = self.slot_cache, self.config.talker, self.ops
         frame = slot_cache.frame[rows]
-        noise: tuple[Tensor, Tensor] | None = None  # Noise of codebook 0 [B, V], of other codebooks [B, Q - 1, V'].
+        # Shapes: [B, V] for codebook 0, and [B, Q - 1, V'] for the other codebooks.
+        noise: tuple[Tensor, Tensor] | None = None
         if host_noise is None and (slots is None or slot_cache.drawing(slots).any()):
             noise = self._noise_of(slot_cache.seed[rows], frame)
         lean = self.device.lean_sampling
         levels = [level.of(rows, slots, lean=lean, plain=plain) for level in slot_cache.levels]
         embeddings = self._cross_embeddings(slots)
         codes: list[Tensor] = []
-        sums: list[Tensor] = []  # Sum of the logits of each codebook, which is not finite if a logit is not finite.
+        sums: list[Tensor] = []  # Sum of the logits of each codebook. It is not finite if any logit is not finite.
 
         def sample(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
             scores = logits.float()
@@ -352,8 +355,9 @@ class Frame:
                 sampled,
                 rules if codebook == 0 else None,
                 None if embedded is None else Lookup(tables.of(codebook), embedded, addresses[codebook]),
-                # The first sampling launch waits for all earlier work, such as the copy of the rows. Only `finish`
-                # writes data that later sampling launches read early, and `finish` waits for the last sampling launch.
+                # The first sampling launch waits for all earlier work, such as the copy of the slot numbers. Later
+                # sampling launches may start early, because only `finish` writes the data that they read. `finish`
+                # waits for the last sampling launch.
                 settled=codebook > 0,
             )
 

@@ -14,8 +14,8 @@ from runtime.errors import SetUpError
 
 log = logging.getLogger(__name__)
 
-# Batch sizes of decode graphs. A batch of any other size uses the next larger graph. For example, five rows use the
-# graph of six.
+# Batch sizes of the captured decode graphs. Any other batch uses the next larger graph, so five rows use the graph for
+# six rows.
 DECODE_BUCKETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 Progress = Callable[[int, int], None]  # Arguments: number of captured graphs, total number.
@@ -28,14 +28,14 @@ class Work(StrEnum):
     The comment of each member lists the dimensions of a graph's shape.
     """
 
-    DECODE = "decode steps"  # Shape: rows, span, sampling kind.
-    PREFILL = "prefill chunks"  # Shape: prompts, positions per prompt.
-    FIRST_FRAME = "first frames"  # Shape: rows, sampling kind.
-    FOLLOWING_AUDIO = "audio after first frames"  # Shape: frames, rows.
-    FIRST_AUDIO = "first audio"  # Shape: frames, rows.
-    AUDIO = "audio"  # Shape: frames, rows.
-    REFERENCE = "references"  # Shape: frames.
-    REFERENCE_END = "ends of references"  # Shape: frames.
+    DECODE = "decode steps"  # Shape: number of rows, span, sampling kind.
+    PREFILL = "prefill chunks"  # Shape: number of prompts, positions per prompt.
+    FIRST_FRAME = "first frames"  # Shape: number of rows, sampling kind.
+    FOLLOWING_AUDIO = "audio after first frames"  # Shape: number of frames, number of rows.
+    FIRST_AUDIO = "first audio"  # Shape: number of frames, number of rows.
+    AUDIO = "audio"  # Shape: number of frames, number of rows.
+    REFERENCE = "references"  # Shape: number of frames.
+    REFERENCE_END = "ends of references"  # Shape: number of frames.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class GraphPool:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        # Graphs by kind of work, in ascending order of shapes.
+        # Graphs by kind of work and shape. The shapes of each kind are in ascending order.
         self._graphs: dict[Work, dict[Shape, Any]] = {work: {} for work in Work}
 
     def capture(self, captures: Iterable[Capture], progress: Progress = lambda done, of: None) -> None:

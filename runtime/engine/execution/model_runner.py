@@ -33,10 +33,11 @@ from runtime.model.checkpoint import Checkpoint
 
 Slots = NDArray[np.int64]
 
-# Positions per slot that attention reads, for devices that cannot stop at the length of each row.
+# Numbers of positions per slot that attention can read. They are for devices on which attention cannot stop at the end
+# of each row.
 SPANS = (512, 2048)
-# Sampling kinds, the last dimension of graph shapes: PLAIN has top-k up to MAX_UNSORTED_K and no top-p, SORTED has any
-# top-k or top-p. A graph for SORTED also works for PLAIN.
+# Sampling kinds, which are the last dimension of a graph's shape. PLAIN is for a top-k of at most MAX_UNSORTED_K
+# without top-p, and SORTED is for any top-k and top-p. A SORTED graph can also run PLAIN rows.
 PLAIN, SORTED = 0, 1
 
 
@@ -111,7 +112,7 @@ class ModelRunner:
         target, grain = device.torch_device, device.position_grain
         self.slot_cache = SlotCache(checkpoint.config, slots, length, target, dtype, grain)
         largest = next((size for size in DECODE_BUCKETS if size >= slots), slots)
-        # Sizes up to the first size that is not smaller than the number of slots.
+        # Available batch sizes for prompts. The largest one is the first size that is at least the number of slots.
         self._prompt_batch_sizes = [size for size in PROMPT_BATCH_SIZES if size < 2 * slots]
         config, talker = checkpoint.config, checkpoint.talker
         self.frame = Frame(
@@ -130,7 +131,8 @@ class ModelRunner:
         shapes = list(self._batches.shapes()) if self._pads else [(1, 1)]
         width, pieces = max(count * size for count, size in shapes), max(count for count, _ in shapes)
         self._embeds = torch.zeros((width, self.hidden_size), device=target, dtype=dtype)
-        self._places = torch.zeros((5, pieces), device=target, dtype=torch.int64)  # Rows as in `PromptBatch`.
+        # The meaning of each row is documented in `PromptBatch`.
+        self._places = torch.zeros((5, pieces), device=target, dtype=torch.int64)
         width = checkpoint.config.talker.num_code_groups + 2
         # One host buffer for each frame that can be in flight, and one for the frame that is being read.
         self._outputs = Ring(
@@ -139,12 +141,12 @@ class ModelRunner:
         self._row_buffers = Ring(
             [device.host_memory(largest, dtype=torch.int64) for _ in range(device.max_in_flight + 2)]
         )
-        # First frames of ended requests may still be in flight, so this ring may need more buffers than there are
-        # slots.
+        # This ring may need more buffers than there are slots, because first frames of ended requests may still be
+        # running on the device.
         self._first_outputs = Ring(
             [device.host_memory(PROMPT_BATCH_SIZES[-1], width, dtype=torch.int64) for _ in range(prompts + 1)]
         )
-        self._last_of: dict[int, Event] = {}  # Event of each slot's last frame.
+        self._last_of: dict[int, Event] = {}  # Event after the last frame of each slot.
 
     @torch.inference_mode()
     def capture(self, progress: Progress = lambda done, of: None) -> None:
@@ -221,7 +223,7 @@ class ModelRunner:
             prompts: Slot, prompt and start position of the chunk.
         """
         stops = [
-            # The prefix that all texts of a voice share is a separate chunk, because the prefix is cached.
+            # The prefix that all texts of a voice share is a separate chunk, so that the prefix can be cached.
             min(start + self.chunk, prompt.constant if start < prompt.constant else len(prompt.embeds))
             for _, prompt, start in prompts
         ]
@@ -250,7 +252,8 @@ class ModelRunner:
         for batch in self._batches.batches(chunks, self.slot_cache.slots):
             embeds, places = self._chunk(*batch.shape)
             flat = embeds.flatten(0, 1)
-            flat.zero_()  # The buffer must not contain NaN: attention multiplies padding by 0, and 0 * NaN is NaN.
+            # The buffer must not contain NaN, because attention multiplies padding by 0, and 0 * NaN is NaN.
+            flat.zero_()
             for at, part in batch.embeds:
                 flat[at : at + len(part)] = part
             places.copy_(on_device(places.device, batch.places))
@@ -306,8 +309,8 @@ class ModelRunner:
         """
         slot_cache, count = self.slot_cache, len(slots)
         with self.device.stream(Stream.FRAMES):
-            # A row that has filled its slot may be launched once more before its result is read. The launch writes to
-            # the padding position, which is never read.
+            # If a row has filled its slot, one more frame may be launched before the result is read. This frame writes
+            # to the padding position, which is never read.
             reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
             plain = self._is_lean and slot_cache.is_plain(slots)
             (size, *_), graph = self._fitting(slots, Work.DECODE, count, reach, plain=plain)

@@ -13,7 +13,7 @@ from torch import Tensor
 from runtime.device import Device
 from runtime.engine.execution.sampling import GOLDEN, MASK_32
 
-Words = NDArray[np.uint32]  # Unsigned integers with wrap-around arithmetic.
+Words = NDArray[np.uint32]  # Arrays of unsigned 32-bit integers, whose arithmetic wraps around.
 
 UNIFORM_SPACING = 2.0**-23  # Distance between two adjacent uniform numbers.
 

@@ -115,8 +115,8 @@ def build_prompt(
         trailing = _add_reference(columns, [*reference, *body], frames, inputs.layout, config)
     else:
         trailing = _add_text(columns, body, inputs.layout, config)
-    # The last position is always prefilled, because the first code is sampled from its hidden state. The constant
-    # prefix could include the last position if a reference's text has more tokens than its audio has frames.
+    # The last position is never in the cached prefix, because the first code is sampled from its hidden state. Without
+    # this bound, it could be in the prefix if a reference's text has more tokens than its audio has frames.
     constant = min(constant, len(columns.text) - 1)
     embeds = _embed(columns, voice, talker, embedding_source or talker)
     if constant < MIN_PREFIX_POSITIONS:
@@ -140,7 +140,7 @@ def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokeni
         frames: Number of reference frames.
         reference_text: Transcript of the reference audio.
     """
-    # Prompts of all modes except VoiceDesign have a position for a speaker or an x-vector.
+    # The prompts of all modes except VoiceDesign have one position for a speaker or an x-vector.
     named = inputs.mode is not Mode.VOICE_DESIGN
     tagged = inputs.language != "auto"
     length = len(tokenizer.role()) + 3 + tagged + named + 1

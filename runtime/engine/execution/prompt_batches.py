@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-PROMPT_BATCH_SIZES = (1, 2, 4, 8)  # Numbers of prompts, and of first frames, per launch.
-CHUNK_POSITIONS = (16, 32, 64, 128, 256, 512)  # Padded lengths of chunks that are not divided into pieces.
-MAX_UNDIVIDED_POSITIONS = 128  # Maximum positions per launch for chunks that are not divided.
+PROMPT_BATCH_SIZES = (1, 2, 4, 8)  # Numbers of prompts, or of first frames, that one launch can process.
+CHUNK_POSITIONS = (16, 32, 64, 128, 256, 512)  # Padded lengths in positions of chunks that are not divided into pieces.
+MAX_UNDIVIDED_POSITIONS = 128  # Maximum total number of positions per launch for chunks that are not divided.
 PIECE_POSITIONS = 16
-# Total positions per launch. There is one graph for each number.
+# Total numbers of positions per launch. A graph is captured for each of them.
 POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)
 
-Chunk = tuple[int, int, Tensor]  # Slot, first position, embeddings [P, H].
+Chunk = tuple[int, int, Tensor]  # Slot, first position, and embeddings of shape [P, H].
 Shape = tuple[int, int]  # Number of pieces, positions per piece.
 
 
@@ -75,7 +75,7 @@ class PackedPieces:
 
     def batches(self, chunks: Sequence[Chunk], scratch: int) -> Iterator[PromptBatch]:
         places: list[tuple[int, int, int, int, int]] = []
-        begins = []  # Start index of each chunk in the concatenated pieces.
+        begins = []  # Index of each chunk's first position in the concatenated pieces.
         for slot, start, part in chunks:
             begins.append(PIECE_POSITIONS * len(places))
             for at in range(0, len(part), PIECE_POSITIONS):
@@ -105,7 +105,7 @@ class WholeChunks:
     """
 
     def __init__(self, chunk: int, counts: Sequence[int] = PROMPT_BATCH_SIZES) -> None:
-        # Smallest padded length that is not shorter than the longest chunk.
+        # The smallest padded length that is at least as long as the longest chunk.
         padded_size = next((size for size in CHUNK_POSITIONS if size >= chunk), chunk)
         self._widths = [*(size for size in CHUNK_POSITIONS if size < padded_size), padded_size]
         self._counts = counts

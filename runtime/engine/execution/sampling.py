@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MIN_FRAMES = 2  # Number of frames before EOS is allowed (docs/model.md 4).
+MIN_FRAMES = 2  # Minimum number of frames before EOS is allowed (docs/model.md 4).
 
 MASK_32 = 0xFFFFFFFF
 GOLDEN = 0x9E3779B9
@@ -29,9 +29,10 @@ class LevelSettings:
     top_k: Tensor
     top_p: Tensor
     greedy: Tensor
-    widest_k: int  # Largest top_k in the batch, known without a synchronization.
+    widest_k: int  # Largest top_k in the batch, which is known on the host without a synchronization.
     any_top_p: bool  # True if any row has top_p below 1.
-    sorts_once: bool = False  # True if one sort is used for both top-k and top-p, on devices with slow sorts.
+    # True if one sort is used for both top-k and top-p, because sorting is slow on the device.
+    sorts_once: bool = False
 
 
 def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor:
@@ -44,10 +45,10 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
     codebook = torch.arange(groups, device=seed.device)
     key = _mix(seed & MASK_32) ^ (seed >> 32)
     key = _mix(key + GOLDEN * (frame & MASK_32))[:, None]
-    key = _mix(key + GOLDEN * (codebook + 1))  # [B, groups]
+    key = _mix(key + GOLDEN * (codebook + 1))  # Shape: [B, groups].
     code = torch.arange(1, width + 1, device=seed.device) * GOLDEN & MASK_32
     bits = _mix(_mix(key[..., None] ^ code) + key[..., None])
-    # 23 bits plus one half, so the float32 number is never 0 or 1.
+    # The number consists of 23 random bits plus one half, so the float32 value is never 0 or 1.
     uniform = ((bits >> 9).float() + 0.5) * 2.0**-23
     return -torch.log(-torch.log(uniform))
 
@@ -101,7 +102,8 @@ def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
     The sum for a code includes all codes that are not more probable, so equal scores are treated equally.
     """
     ascending = scores.sort(dim=-1).values
-    up_to = torch.searchsorted(ascending, scores, right=True) - 1  # Index of the last of equal scores.
+    # If several scores are equal, this is the index of the last of them.
+    up_to = torch.searchsorted(ascending, scores, right=True) - 1
     mass = ascending.softmax(dim=-1).cumsum(dim=-1).gather(-1, up_to)
     banned = (mass <= 1 - level.top_p[:, None]) & (level.top_p < 1)[:, None] & (scores < ascending[:, -1:])
     return scores.masked_fill(banned, -torch.inf)
@@ -119,7 +121,7 @@ def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
     last = ascending.gather(-1, (ascending.shape[-1] - level.top_k[:, None]).clamp(min=0))
     allowed_scores = ascending.masked_fill(ascending < last, -torch.inf)
     mass = allowed_scores.softmax(dim=-1).cumsum(dim=-1)
-    # If top-p is off, -1 keeps all codes.
+    # The value -1 keeps all codes if top-p is off.
     excluded_mass = torch.where(level.top_p < 1, 1 - level.top_p, -1.0)[:, None]
     least = allowed_scores.masked_fill(mass <= excluded_mass, torch.inf).amin(dim=-1, keepdim=True)
     threshold = torch.maximum(torch.minimum(least, ascending[:, -1:]), last)

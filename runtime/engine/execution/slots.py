@@ -20,10 +20,10 @@ from runtime.engine.execution.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
 
-UNPINNED_DEVICES = ("cpu", "mps")  # Devices that read host memory directly and need no pinned memory.
+UNPINNED_DEVICES = ("cpu", "mps")  # Devices that read host memory directly, so that it need not be pinned.
 
-UNLIMITED_FRAMES = 2**62  # More frames than any request can have.
-MAX_UNSORTED_K = 64  # Maximum top-k that needs no sort. The published checkpoints use 50.
+UNLIMITED_FRAMES = 2**62  # Number that is larger than the number of frames of any request.
+MAX_UNSORTED_K = 64  # Maximum top-k for which no sort is used. The published checkpoints use 50.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class SlotInputs:
 
     settings: RowSettings
     seed: int
-    # Text ids that are added to the next frames. Padding follows the last id.
+    # Text ids that are added to the inputs of the next frames. After the last id, padding is added.
     trailing: list[int] = field(default_factory=list)
     holds_end: bool = False  # True if EOS is banned until the frame whose input is the last text id (tts_eos).
     is_open: bool = False  # True if more text may arrive.
-    # True if the embeddings of another checkpoint are used (cross_checkpoint_embeddings.py).
+    # True if another checkpoint embeds the inputs (cross_checkpoint_embeddings.py).
     is_cross_embedded: bool = False
-    is_written: bool = False  # True if these inputs are in device memory.
+    is_written: bool = False  # True if these inputs were copied to device memory.
 
     @property
     def text_frames(self) -> int:
@@ -157,7 +157,7 @@ class LevelCache:
         """
         widest_k = self.vocabulary if slots is None else int(self.host_top_k[slots].max())
         any_top_p = slots is None or bool((self.host_top_p[slots] < 1).any())
-        if lean:  # Graphs and eager calls use the same operators.
+        if lean:  # Graphs and eager calls must use the same operators, so their limits are equal.
             widest_k, any_top_p = (min(MAX_UNSORTED_K, self.vocabulary), False) if plain else (self.vocabulary, True)
         return LevelSettings(
             temperature=self.temperature[rows],
@@ -238,35 +238,37 @@ class SlotCache:
         self.keys = list(self._cache[0])
         self.values = list(self._cache[1])
 
-        # All integers of a slot form one column, which a single copy writes.
+        # The integers of a slot form one column of this tensor, so that a single copy writes them.
         self._ints = torch.zeros((11, slots + 1), device=device, dtype=torch.int64)
         self._reals = torch.ones((5, slots + 1), device=device)
-        self.position = self._ints[0]  # Position of the next frame's input.
+        self.position = self._ints[0]  # Position of the input of the next frame.
         self.frame = self._ints[1]  # Number of generated frames.
-        self.hold_until = self._ints[2]  # `SlotInputs.hold_until`.
+        self.hold_until = self._ints[2]  # Values of `SlotInputs.hold_until`.
         self.seed = self._ints[3]
         self.penalty = self._reals[0]
         self.talker_level = LevelCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
         self.predictor_level = LevelCache(self._reals[3:5], self._ints[6:8], config.predictor.vocab_size)
-        # Addresses of a slot's embedding tables, for fused operations: codebook 0 and text in the talker's hidden size,
-        # and codebook 0 in the code predictor's hidden size. The addresses depend on ``is_cross_embedded``.
+        # Addresses of the embedding tables of each slot, for fused operations. The first two tables are codebook 0 and
+        # text in the talker's hidden size, and the third is codebook 0 in the code predictor's hidden size. The
+        # addresses depend on ``is_cross_embedded``.
         self.addresses = self._ints[8:11]
         self.tables: dict[bool, tuple[int, int, int]] = {False: (0, 0, 0), True: (0, 0, 0)}
 
         def ints(width: int) -> Tensor:
             return torch.zeros((slots + 1, width), device=device, dtype=torch.int64)
 
-        self.codes = ints(talker.num_code_groups)  # Codes of the last frame.
-        self.trailing = ints(length)  # Text ids that are added to the next frames. Padding follows the last id.
-        # True for every code of codebook 0 that was sampled.
+        self.codes = ints(talker.num_code_groups)  # Codes of the last frame of each slot.
+        # Text ids that are added to the inputs of the next frames. After the last id, padding is added.
+        self.trailing = ints(length)
+        # True for each code of codebook 0 that the slot's request has sampled.
         self.seen = torch.zeros(slots + 1, talker.vocab_size, device=device, dtype=torch.bool)
 
-        self.host_position = np.zeros(slots, np.int64)  # Host copy of ``position``.
-        self.host_frame = np.zeros(slots, np.int64)  # Host copy of ``frame``.
+        self.host_position = np.zeros(slots, np.int64)  # Copy of ``position`` on the host.
+        self.host_frame = np.zeros(slots, np.int64)  # Copy of ``frame`` on the host.
         self.host_cross_embedded = np.zeros(slots, np.bool_)
-        self.inputs: dict[int, SlotInputs] = {}  # Inputs of each slot's last sequence.
-        # Slots in the order in which they were freed. The slot that was freed first is used first, because a frame in
-        # flight may still write to a slot that was freed recently.
+        self.inputs: dict[int, SlotInputs] = {}  # Inputs of the last sequence in each slot.
+        # Free slots in the order in which they were released. The slot that was released first is used first, because a
+        # running frame may still write to a slot that was released recently.
         self.free_slots = deque(range(slots))
 
     @property

@@ -32,7 +32,7 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOADER_NICE = 10  # Nice value of the huge pages thread, because frames and audio have priority.
+LOADER_NICE = 10  # Nice value of the huge pages thread, which must not delay frames and audio.
 HUGE_PAGES_THREAD = "huge pages"  # Name of the thread that moves loaded weights to huge pages.
 
 OnStep = Callable[[str], None]  # Function that receives the name of the current step.
@@ -78,7 +78,7 @@ class CheckpointLoader:
         checkpoint = load_checkpoint(entry.source, device.torch_device, dtype, others, entry.quantization, sound_dtype)
         release_unused_memory()  # Release the temporary memory of quantization and packing.
         self.add(entry, checkpoint, on_step, before)
-        # The thread starts after the warm-up, because it would slow the warm-up down.
+        # The thread starts after the warm-up, so that it does not slow the warm-up down.
         if device.name == "cpu" and not are_small([checkpoint.talker]):
             Thread(target=_gather, args=(entry.name,), name=HUGE_PAGES_THREAD, daemon=True).start()
 
@@ -112,7 +112,8 @@ class CheckpointLoader:
         slots = slots_for(device, self._settings, slot, 1 + len(later), reserved_bytes)
         on_step(f"{entry.name}: {slots} slots of {length} positions")
         core = self._new_core(checkpoint, slots, length, entry.waiting)
-        # Wait for the weights, because device streams that use them do not wait for this thread's stream.
+        # This thread waits until the weights are ready. Device streams that use the weights do not wait for this
+        # thread's stream.
         device.mark().synchronize()
         self.prepare_thread(checkpoint)
         warm_up(core, on_step)
@@ -122,7 +123,7 @@ class CheckpointLoader:
             *(entry.name, slots, *(count / GIB for count in (total, free, free - free_after, free_after))),
         )
         self._share_voices(entry, core)
-        entry.core = core  # From here on, the checkpoint serves requests.
+        entry.core = core  # The checkpoint serves requests after this assignment.
 
     def _share_voices(self, entry: RegistryEntry, core: EngineCore) -> None:
         """Let CustomVoice checkpoints use the voice encoder of a loaded Base checkpoint."""

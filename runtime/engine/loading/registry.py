@@ -40,9 +40,9 @@ class RegistryEntry:
     composition: Composition
     waiting: WaitingQueue = field(default_factory=WaitingQueue)
     core: EngineCore | None = None
-    # Quantization of the weights, or None for no quantization or before the choice.
+    # Quantization of the weights. None means no quantization, or that it has not been chosen yet.
     quantization: Quantization | None = None
-    # Dtype of the talker and code predictor, an estimate until the checkpoint is loaded.
+    # Dtype of the talker and code predictor. Until the checkpoint is loaded, this is an estimate.
     dtype: torch.dtype = torch.float32
     is_loading: bool = False
     has_failed: bool = False
@@ -101,7 +101,7 @@ class RegistryEntry:
             part_chars=config.part_chars or limits.part_chars,
             samples_per_frame=self.tokenizer.code2wav.samples_per_frame,
             device=device,
-            # The server expects a plain string.
+            # The server expects a plain string instead of a member of the enumeration.
             dtype=str(config.quantization or word_of((self.dtype, self.quantization))),
             fingerprint=self.fingerprint,
             loaded=self.core is not None,

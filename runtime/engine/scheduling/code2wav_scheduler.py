@@ -47,7 +47,7 @@ class SequenceAudio:
 
     pcm: bytes
     frames: int  # Number of emitted frames.
-    cut_frames: int = 0  # Number of cut frames after the emitted frames (`SegmentRunner.cut_segment`).
+    cut_frames: int = 0  # Number of frames that were cut after the emitted frames (see `SegmentRunner.cut_segment`).
     guard: Guard | None = None
     error: SpeechError | None = None
 
@@ -59,7 +59,7 @@ class _Output:
     chunk: Code2WavChunk
     sequences: list[Sequence]
     audios: list[SequenceAudio]
-    paused: list[int]  # Pause samples emitted with the chunk, for each row.
+    paused: list[int]  # For each row, the number of pause samples that were emitted with the chunk.
     at: float
 
 
@@ -93,11 +93,11 @@ class Code2WavScheduler:
         self._clock = clock
         self._guarded = guarded
         self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # Two bytes per sample (16-bit mono).
-        # Codes of frames that are not decoded yet. Each slot has a ring buffer.
+        # Ring buffer of each slot with the codes of the frames that are not decoded yet.
         self._codes: Codes = np.zeros((len(table.sampled), MAX_BACKLOG_FRAMES, streams.groups), np.int64)
-        # True if tasks of other requests were withdrawn with the tasks of an ended request and must be submitted again.
+        # True if the end of a request has also withdrawn tasks of other requests, which must then be submitted again.
         self._withdrawn = False
-        self._outputs: deque[_Output] = deque()  # Results from the worker.
+        self._outputs: deque[_Output] = deque()  # Results of the worker that are not processed yet.
 
     def store_frames(self, slots: Slots, codes: Codes) -> None:
         """Store the new frame of each row in `slots` until the frame is decoded.
@@ -137,7 +137,7 @@ class Code2WavScheduler:
     def _can_launch_first_audio(self, sequence: Sequence) -> bool:
         table, slot = self._table, sequence.slot
         is_first = not sequence.opened and table.sampled[slot] == 0 and table.first_chunk[slot] == 1
-        # A Code2Wav call that still runs for this slot belongs to an earlier sequence in the slot.
+        # If a Code2Wav call is still running for this slot, it belongs to an earlier sequence in the slot.
         return bool(is_first and not table.in_code2wav[slot]) and self._streams.can_follow(sequence.voice)
 
     @staticmethod
@@ -186,7 +186,7 @@ class Code2WavScheduler:
             chunk, at = output.chunk, output.at
             self._table.in_code2wav[chunk.slots] = False
             rows = zip(output.sequences, output.audios, output.paused, strict=True)
-            # Another sequence may now have the slot.
+            # Rows are dropped if another sequence has the slot by now.
             current = [row for row in rows if self._sequences.get(row[0].slot) is row[0]]
             slots = np.array([sequence.slot for sequence, _, _ in current], np.int64)
             frames = np.array([audio.frames for _, audio, _ in current], np.int64)
@@ -214,14 +214,15 @@ class Code2WavScheduler:
 
         The caller holds the worker's lock.
         """
-        # Rows with fewer frames are padded with their last frame.
+        # A row with fewer frames is padded with copies of its last frame.
         frame_offsets = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)
         at = self._table.emitted[chunk.slots][:, None] + frame_offsets
         codes = self._codes[chunk.slots[:, None], at % MAX_BACKLOG_FRAMES]
         sequences = [self._sequences[int(slot)] for slot in chunk.slots]
         firsts = at[:, 0].tolist()
         spoken = [spoken_from(sequence) - first for sequence, first in zip(sequences, firsts, strict=True)]
-        detectors = [sequence.detector for sequence in sequences]  # The next segment replaces the detector.
+        # The detectors are stored here, because the next segment replaces `sequence.detector`.
+        detectors = [sequence.detector for sequence in sequences]
         self._table.in_code2wav[chunk.slots] = True
         return partial(self.make, chunk, sequences, codes, firsts, spoken, detectors)
 
@@ -255,7 +256,8 @@ class Code2WavScheduler:
             audios = [SequenceAudio(b"", len(row), error=GenerationFailed()) for row in row_codes]
         paused = [0] * len(sequences)
         for index, (sequence, row, audio, first) in enumerate(zip(sequences, row_codes, audios, firsts, strict=True)):
-            with self._worker.lock:  # With the lock, the request cannot end between the check and the emit.
+            # Because of the lock, the request cannot end between the check and the emission of the audio.
+            with self._worker.lock:
                 if audio.error is None and not sequence.is_audio_stopped:
                     codes_out = row[: audio.frames]
                     paused[index] = sequence.emit_audio(audio.pcm, codes_out, first, self._streams.samples_per_frame)

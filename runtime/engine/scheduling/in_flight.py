@@ -168,7 +168,7 @@ class InFlight:
         """
         launches = self._frames or self._prefills
         if launches:
-            with suppress(Exception):  # `outputs` gets the same error and reports it to the requests.
+            with suppress(Exception):  # The method `outputs` raises the same error and reports it to the requests.
                 launches[0].event.synchronize()
         return bool(launches)
 

@@ -51,9 +51,10 @@ from runtime.request import (
 from runtime.settings import Limits
 from runtime.shared.speech_rate import expected_frames, is_another_text
 
-# Range of seeds that the device supports. A seed outside of this range would make the whole batch fail.
+# Smallest and largest seed that the device supports. Any other seed would make the whole batch fail.
 SEEDS = (0, 2**63 - 1)
-# Upper bound of positions per character. A digit has one token and four frames; an emoji has several tokens.
+# Upper bound of the positions per character. A digit has one token and takes four frames, and an emoji has several
+# tokens.
 POSITIONS_PER_CHARACTER = 8
 
 CROSS_EMBEDDING_USED = "The Base checkpoint's embeddings are used for text and codes (graft); this is experimental."
@@ -77,7 +78,7 @@ class SegmentPlan:
     """
 
     prompt_inputs: PromptInputs
-    limit: int  # Maximum number of frames.
+    limit: int  # Maximum number of frames of the segment.
     at_limit: StopReason
 
 
@@ -94,11 +95,11 @@ class Admission:
     voice_key: str | None
     settings: RowSettings
     requested_frames: int | None
-    max_frames: int  # Frame limit for requests that set no limit.
+    max_frames: int  # Maximum number of frames for requests that set no limit.
     slot_length: int
     reference_frames: int
     part_chars: int  # Maximum characters of one segment.
-    is_cross_embedded: bool  # True if the checkpoint that encoded the voice embeds the inputs.
+    is_cross_embedded: bool  # True if another checkpoint, which has encoded the voice, embeds the inputs.
     may_repeat: bool  # True if a segment that ends too early may be generated again.
     notes: tuple[str, ...]
 
@@ -118,7 +119,7 @@ class Admission:
         prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.body(text)))
         free_positions, prompt = self._free_positions(prompt_inputs, tokenizer)
         frames_left = None if self.requested_frames is None else self.requested_frames - earlier_frames
-        # If the request sets no limit, the slot must have positions for the text at normal speed.
+        # If the request sets no limit, the slot must have enough positions to speak the text at normal speed.
         needed = frames_left or min(GRACE_FRAMES + expected_frames(text), self.max_frames)
         needed = needed if must_fit else 1
         if needed > free_positions:
@@ -231,14 +232,14 @@ def admit(
         may_repeat=config.speaks and not request.sampling.greedy and request.max_frames is None,
         notes=tuple(notes),
     )
-    # Text can be fed token by token only if the layout has positions for it and no reference frames use them. Complete
-    # texts of one segment can also be fed in this way.
+    # Text can be fed token by token if the layout has positions for it and no reference frames use these positions. A
+    # complete text can be fed in this way if it is one segment.
     feeds_by_token = request.split is Split.AUTO or (request.split is Split.NONE and not request.open_text)
     by_token = layout is Layout.STREAMING and not frames and feeds_by_token
     is_one_segment, fitting_chars = request.split is Split.NONE, admission.max_chars(tokenizer)
     max_chars = (
         fitting_chars if is_one_segment else min(fitting_chars, admission.part_chars)
-    )  # The limit must not depend on the text.
+    )  # The limit does not depend on the text.
     stream_of = partial(
         TextStream,
         request.split,
@@ -365,11 +366,11 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
         parts = tuple(_blend_part(part, checkpoint, limits) for part in reference.blend)
         return replace(reference, text=None, x_vector_only=True, blend=parts)
     _check_length(reference, checkpoint, limits)
-    if request.mode is Mode.CUSTOM_VOICE:  # CustomVoice checkpoints were not trained with reference frames.
+    if request.mode is Mode.CUSTOM_VOICE:  # CustomVoice checkpoints were not trained with the frames of a reference.
         reference = replace(reference, text=None, x_vector_only=True)
     if reference.x_vector_only:
         return reference
-    # Remove white space at both ends, because a leading newline would merge with the newline of the template.
+    # White space at both ends is removed, because a leading newline would merge with the newline of the template.
     text = (reference.text or "").strip()
     if not text:
         raise MissingReferenceText(param="ref_text")

@@ -14,18 +14,20 @@ from numpy.typing import NDArray
 
 Slots = NDArray[np.int64]
 
-# Maximum number of undecoded frames per row. More frames would not make audio available earlier.
+# Maximum number of frames per row that wait for decoding. A larger number would not make audio available earlier.
 MAX_BACKLOG_FRAMES = 64
-MAX_CHUNK_GROWTH = 4  # Maximum ratio between the lengths of two successive chunks.
-FRAME_TIME_MARGIN = 3.0  # A frame may take up to three times as long as recent frames.
-YIELD_BUSY_SHARE = 0.5  # Rows with much unplayed audio pause if more than this fraction of the slots is busy.
-# Fraction of a frame's audio duration. If a decode step takes less time, pausing a row does not help other rows.
+MAX_CHUNK_GROWTH = 4  # Maximum ratio between the numbers of frames of two successive chunks.
+FRAME_TIME_MARGIN = 3.0  # A frame may take up to this multiple of the time of recent frames.
+YIELD_BUSY_SHARE = 0.5  # Fraction of busy slots above which rows with much unplayed audio pause.
+# Fraction of the duration of a frame's audio. If a decode step takes less than this, a paused row does not make other
+# rows faster.
 FAST_STEP_SHARE = 0.25
-# Maximum duration of a decode step and the Code2Wav call for one frame, as a fraction of a frame's audio duration.
+# Maximum time for a decode step and the Code2Wav call of one frame, as a fraction of the duration of the frame's audio.
 MAX_STEP_SHARE = 0.75
-LOW_BUFFER_S = 0.16  # Rows with more seconds of unplayed audio can be delayed.
+LOW_BUFFER_S = 0.16  # Seconds of unplayed audio above which a row may be delayed.
 URGENT_FRAMES = (
-    # Maximum frames of an urgent chunk. A first chunk has one frame, and the second chunk has at most four frames.
+    # Maximum number of frames in an urgent chunk. The first chunk has one frame, and the second at most
+    # MAX_CHUNK_GROWTH.
     MAX_CHUNK_GROWTH
 )
 
@@ -52,17 +54,18 @@ class SequenceTable:
     """
 
     def __init__(self, slots: int) -> None:
-        self.speaking = np.zeros(slots, bool)  # True if frames may be generated.
+        self.speaking = np.zeros(slots, bool)  # True if frames may be generated for the row.
         self.in_code2wav = np.zeros(slots, bool)  # True while a Code2Wav call runs or its result has not been read.
-        self.ended = np.zeros(slots, bool)  # True if no more frames follow and only audio remains to be emitted.
+        # True if no more frames follow and only the remaining audio must be emitted.
+        self.ended = np.zeros(slots, bool)
         self.launched = np.zeros(slots, np.int64)  # Number of launched frames.
         self.sampled = np.zeros(slots, np.int64)  # Number of frames whose codes are known.
         self.emitted = np.zeros(slots, np.int64)  # Number of frames whose audio was emitted.
         self.limit = np.zeros(slots, np.int64)  # Maximum number of frames.
-        self.text_limit = np.zeros(slots, np.int64)  # Number of frames that the received text allows.
+        self.text_limit = np.zeros(slots, np.int64)  # Number of frames for which enough text has been received.
         self.acknowledged_frames = np.zeros(slots, np.int64)  # Number of frames whose audio was acknowledged.
         self.has_acks = np.zeros(slots, bool)  # True if the listener acknowledges audio.
-        # Time at which a listener that plays without pauses has played all sent audio.
+        # Time at which the listener has played all sent audio, if playback never pauses.
         self.buffer_empty_at = np.zeros(slots)
         self.last_chunk = np.zeros(slots, np.int64)  # Number of frames in the last chunk, or 0 before the first chunk.
         self.first_chunk = np.ones(slots, np.int64)
@@ -136,7 +139,7 @@ class Scheduler:
     frame_s: float
     lead_cap_s: float
     reader_frames: int  # Maximum number of frames without acknowledgement by the client.
-    sound_work: int  # Maximum frames of all rows in one Code2Wav call.
+    sound_work: int  # Maximum number of frames, summed over all rows, in one Code2Wav call.
     batch_fill_ratio: float = 0.0
     first_alone: bool = False
 

@@ -95,7 +95,7 @@ class SegmentRunner:
         self._in_flight = in_flight
         self._prefix_cache = prefix_cache
         self._guarded = guarded
-        # Talker that embeds the text of sequences with cross-checkpoint embeddings.
+        # Talker of another checkpoint, which embeds the text of sequences with cross-checkpoint embeddings.
         self.embedding_source: Talker | None = None
         self.prefilling: deque[Sequence] = deque()  # Sequences whose prompts are only partly prefilled.
 
@@ -157,7 +157,7 @@ class SegmentRunner:
         with torch.inference_mode():
             talker = checkpoint.talker
             prompt = build_prompt(prompt_inputs, checkpoint.config, checkpoint.text_tokenizer, talker, embedding_source)
-            # The embedding source may have another dtype.
+            # The talker that embeds the prompt may have another dtype.
             return replace(prompt, embeds=prompt.embeds.to(talker.dtype))
 
     def start_decoding(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
@@ -278,7 +278,7 @@ class SegmentRunner:
             sequence.guard = sequence.guard or guard
             return
         table.sampled[slot] = table.emitted[slot]
-        if sequence.state is SequenceState.DRAIN:  # The segment may have ended in the same iteration.
+        if sequence.state is SequenceState.DRAIN:  # The segment may already have ended in this iteration.
             sequence.guard = sequence.guard or guard
             sequence.cut_reason = StopReason.RUNAWAY
         else:

@@ -43,10 +43,10 @@ class SequenceState(Enum):
     NO_TEXT = auto()
     NO_VOICE = auto()
     NO_SLOT = auto()
-    PREFILL = auto()  # The prompt of a segment is being prefilled, including its first frame.
-    DECODE = auto()  # Frames may be generated.
+    PREFILL = auto()  # The prompt of a segment is being prefilled and its first frame is being generated.
+    DECODE = auto()  # Further frames may be generated.
     WAITING_FOR_TEXT = auto()  # All text received so far is spoken.
-    DRAIN = auto()  # Only audio remains to be emitted. No more frames are generated.
+    DRAIN = auto()  # No more frames are generated. Only the remaining audio is emitted.
     ENDED = auto()
 
 
@@ -66,38 +66,39 @@ class Sequence:
     text_stream: TextStream = field(init=False)
     seed: int = field(init=False)
     voice: ClonedVoice | None = None
-    position: int = -1  # Last reported position in the waiting queue.
+    position: int = -1  # Position in the waiting queue that was reported last.
 
-    # The slot, which is also the row of the scheduler's table.
+    # Slot number, which is also the index in the arrays of the scheduler's table.
     slot: int = -1
     inputs: SlotInputs = field(init=False)
     table: SequenceTable = field(init=False)
-    limit: int = 0  # Maximum number of frames.
+    limit: int = 0  # Maximum number of frames of the request.
 
-    # Fields of the current segment. The worker reads `before`, `segment`, `tokens` and `spoken_after` when it begins a
-    # chunk, and uses `detector` after the decoding. The engine may start the next segment at the same time.
+    # Fields of the current segment. When the worker begins a chunk, it reads `before`, `segment`, `tokens` and
+    # `spoken_after`. After the decoding, it uses `detector`. In the meantime, the engine may start the next segment.
     segment: Segment | None = None
     plan: SegmentPlan | None = None
-    prompt: Prompt | None = None  # Prompt while it is being prefilled.
-    prefill_position: int = 0  # Number of prefilled positions of the prompt.
+    prompt: Prompt | None = None  # Prompt that is being prefilled, or None.
+    prefill_position: int = 0  # Number of positions of the prompt that are prefilled.
     before: int = 0  # Number of frames of all earlier segments.
     tokens: int = 0  # Number of text tokens in the segment.
     spoken_after: int = 0  # The segment's text is assumed to be spoken after this number of frames.
-    reported_chars: int = 0  # Text length at the last WaitingForText event.
+    reported_chars: int = 0  # Length of the text in characters at the last WaitingForText event.
     is_repeat: bool = False  # True if the segment is being generated again.
     detector: RunawayDetector = field(default_factory=RunawayDetector)
 
-    # Fields of the Code2Wav stream. The engine thread owns them until the row has a frame, then the worker.
+    # Fields of the Code2Wav stream. They belong to the engine thread until the row has a frame, and then to the worker.
     opened: bool = False  # True if the slot's Code2Wav stream is open.
     first_audio: FirstAudio | None = None  # Code2Wav work that was launched together with the first frame.
-    # Future pauses: number of frames before the pause, and length of the pause in samples. The engine thread appends a
-    # pause before it launches later frames. The worker removes a pause while it holds the lock.
+    # Pauses that are not emitted yet: number of frames before the pause, and length of the pause in samples. The engine
+    # thread appends a pause before it launches the frames after it. The worker removes a pause under its lock.
     pauses: deque[tuple[int, int]] = field(default_factory=deque)
-    # Fields of the emitted audio. The worker changes these fields while it holds the lock. The engine thread changes
-    # them only if no chunk runs, and reads `paused` without the lock for acknowledgements, which are estimates.
+    # Fields of the emitted audio, which the worker changes under its lock. The engine thread changes them only if no
+    # chunk is being decoded. It reads `paused` without the lock, because acknowledgements are only estimates.
     samples: int = 0  # Number of emitted samples.
     paused: int = 0  # Number of emitted samples that belong to pauses.
-    # True if no more audio may be emitted. The engine thread sets this field and the worker reads it with the lock.
+    # True if no more audio may be emitted. The engine thread sets this field, and the worker reads it while it holds
+    # the lock.
     is_audio_stopped: bool = False
 
     # Times on the engine's clock in seconds, and statistics.
@@ -128,7 +129,8 @@ class Sequence:
         self.table = table
         self.admitted = now
         table.has_acks[slot] = self.request.acknowledged
-        table.buffer_empty_at[slot] = self.arrived_at  # Before the first audio, the earliest request has priority.
+        # With this value, the earliest request has priority before its first audio.
+        table.buffer_empty_at[slot] = self.arrived_at
         table.first_chunk[slot] = self.request.first_chunk_frames or mode.first_chunk_frames
         table.largest_chunk[slot] = mode.max_chunk_frames
         table.batch[slot] = mode.sound_batch
@@ -180,7 +182,7 @@ class Sequence:
         table.ended[slot] = self.state is SequenceState.DRAIN
         table.limit[slot] = self.limit
         if self.state is SequenceState.WAITING_FOR_TEXT:
-            # All frames are decoded now, because more text may arrive much later.
+            # All frames are decoded now, because the next text may arrive much later.
             table.text_limit[slot] = table.sampled[slot]
         elif self.state is not SequenceState.DRAIN:  # `ended` is enough while a sequence drains.
             table.text_limit[slot] = self.before + self.inputs.text_frames

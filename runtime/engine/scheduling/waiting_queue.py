@@ -20,8 +20,8 @@ from runtime.request import Queued
 log = logging.getLogger(__name__)
 
 NEWEST_DURATION_WEIGHT = 0.2  # Weight of the newest duration in the running mean.
-FRONT_REQUESTS = 8  # The first requests of the queue are notified of every change of their position.
-POSITION_INTERVAL_S = 0.25  # Interval between notifications of all other requests.
+FRONT_REQUESTS = 8  # Number of requests at the front of the queue that are notified of every change of their position.
+POSITION_INTERVAL_S = 0.25  # Interval in seconds between two notifications of all other requests.
 Command = Callable[[], None]
 
 
@@ -37,7 +37,7 @@ class WaitingQueue:
     """
 
     def __init__(self) -> None:
-        self._no_checkpoint: dict[int, Sequence] = {}  # Requests by ticket, as in all dicts below.
+        self._no_checkpoint: dict[int, Sequence] = {}  # Requests by ticket, as in the next three dicts.
         self._no_text: dict[int, Sequence] = {}
         self._no_voice: dict[int, Sequence] = {}
         self._no_slot: dict[int, Sequence] = {}  # Requests by ticket in order of arrival.
@@ -49,7 +49,7 @@ class WaitingQueue:
         }
         self._commands: dict[int, list[Command]] = {}  # Deferred commands of requests without a checkpoint.
         self._reading: dict[int, Future[ClonedVoice]] = {}  # Voices that are being encoded.
-        self._mean_slot_s: float | None = None  # Running mean of the seconds that requests use a slot.
+        self._mean_slot_s: float | None = None  # Running mean of the time in seconds for which a request uses a slot.
         self._used_slots: Counter[str] = Counter()  # Number of used slots by caller.
         self._has_moved = False  # True if positions may have changed since the last notification.
         self._reported_at = -inf
@@ -254,7 +254,7 @@ class WaitingQueue:
         """Record that a request of a caller has released its slot after ``held_s`` seconds."""
         known = self._mean_slot_s
         self._mean_slot_s = held_s if known is None else known + NEWEST_DURATION_WEIGHT * (held_s - known)
-        self._used_slots -= Counter([caller])  # Counter subtraction removes callers with no slots.
+        self._used_slots -= Counter([caller])  # The subtraction of counters removes callers that use no slot.
         self._has_moved = True
 
     def wait_s(self, position: int) -> float | None:

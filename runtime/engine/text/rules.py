@@ -9,11 +9,12 @@ from runtime.model.text_tokenizer import TextTokenizer
 from runtime.settings import Limits
 from runtime.shared.speech_rate import expected_frames
 
-# Maximum ratio of actual to expected duration. A lower limit would cut off slow, emotional voices (docs/model.md 7.1).
+# Maximum ratio of the actual to the expected duration of speech. A lower limit would cut off slow, emotional voices
+# (docs/model.md 7.1).
 MAX_DURATION_RATIO = 3.0
 PLAIN_DIGITS, GROUP_DIGITS = 16, 4
 _DIGITS = re.compile(r"\d+")
-GRACE_FRAMES = 50  # Frames of silence at the start and the end of a text of any length (4 s).
+GRACE_FRAMES = 50  # Number of frames (4 s) that are allowed for silence at the start and the end of any text.
 
 
 class LongNumbers:
@@ -23,7 +24,7 @@ class LongNumbers:
     """
 
     def __init__(self) -> None:
-        self._digits = 0  # Number of consecutive digits at the end of the text so far.
+        self._digits = 0  # Number of consecutive digits at the end of the text that was added so far.
 
     def add(self, text: str) -> str:
         """Append text, and return the text with spaces inserted into long numbers.
@@ -72,7 +73,7 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
     """
     instruct = (instruct or "").strip()
     if len(instruct) > (limit := limits.max_instruct_chars):
-        # The cut is between words, because a part of a word may be another word.
+        # The text is cut between two words, because a part of a word may be a different word.
         parts = instruct[: limit + 1].rsplit(maxsplit=1)
         instruct = parts[0] if len(parts) == 2 else instruct[:limit]
     refuse_control(instruct, tokenizer, "instructions")

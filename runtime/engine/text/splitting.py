@@ -10,8 +10,8 @@ from runtime.request import Split
 from runtime.shared.sentence_ends import MARK, SPOKEN, ends_sentence
 from runtime.shared.speech_rate import expected_frames, is_readable
 
-# Minimum length of a first clause: 20 letters or 6 Chinese characters, about 1.3 s. The model speaks each clause with
-# falling pitch and a pause at its end. Several shorter clauses sound like a list.
+# Minimum number of letters in the first clause, which take about 1.3 s (as do 6 Chinese characters). The model speaks
+# each clause with a falling pitch and a pause at its end, so several shorter clauses would sound like a list.
 CLAUSE_CHARS = 20
 CLAUSE_FRAMES = expected_frames("x" * CLAUSE_CHARS)
 MARK_START = re.compile(r"[.!?…。！？｡\n，；：、,;:—–-]")  # First characters of the matches of `MARK`.
@@ -34,8 +34,8 @@ class Splitter:
         self._split = split
         self._max_chars = max_chars
         self._text = ""  # Text without leading white space that has not been returned yet.
-        self._decided = 0  # No cut can be before this index of the text.
-        self._later = 0  # Start index of the text of the last `add` call.
+        self._decided = 0  # Index in the text before which no cut is possible any more.
+        self._later = 0  # Index in the text at which the text of the last `add` call starts.
 
     def add(self, text: str) -> list[str]:
         """Append text, and return the segments that are complete now."""
@@ -81,14 +81,15 @@ class Splitter:
             return 0
         last = last_spoken(self._text)
         too_much = None if self._max_chars is None else SPOKEN.search(self._text, self._max_chars)
-        # Any segment that ends after this index must be shortened.
+        # A segment that ends after this index is too long and must be divided.
         max_cut = None if too_much is None else too_much.start()
         clauses = self._split is Split.CLAUSE
         for cut, is_sentence in _cuts(self._text, clauses, self._decided, max_cut=max_cut, is_whole=is_whole):
             if is_sentence is None:
                 self._decided = cut
                 break
-            if self._split is Split.AUTO and cut > self._later:  # The text of one `add` call is not divided.
+            # The text of one `add` call is not divided into segments.
+            if self._split is Split.AUTO and cut > self._later:
                 break
             return cut
         else:
@@ -186,7 +187,8 @@ def _marks(text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
 
 def _ends_clause(text: str, mark: re.Match[str], follows: int) -> bool:
     number = mark.end() == follows and text[mark.start() - 1].isdecimal() and text[follows].isdecimal()
-    # Every character needs at least the time of a letter, so the first characters are sufficient.
+    # Every character takes at least the time of a letter, so the first CLAUSE_CHARS characters are enough for the
+    # check.
     return not number and expected_frames(text[: min(mark.end(), CLAUSE_CHARS)]) >= CLAUSE_FRAMES
 
 

@@ -35,7 +35,7 @@ from runtime.shared.scripts import strange_script
 from runtime.shared.sentence_ends import SPOKEN, TAIL_CHARS, may_end
 from runtime.shared.speech_rate import is_readable, is_speakable
 
-# Maximum characters of a tag in a request without tags. Longer brackets are not searched for tags.
+# Maximum length in characters of a tag in a request without tags. Longer text in brackets is not searched for tags.
 _SHORT_TAG_CHARS = 100
 
 
@@ -94,15 +94,15 @@ class TextStream:
         self.closed = False
         self.by_token = by_token
         self.chars = 0  # Number of characters received so far.
-        self.pause = 0  # Silence after the last segment, in samples.
-        self.notes: tuple[str, ...] = ()  # Notes about ignored tags and text that cannot be spoken.
+        self.pause = 0  # Length in samples of the silence after the last segment.
+        self.notes: tuple[str, ...] = ()  # Notes about ignored tags, and about text that cannot be spoken.
         self._languages = languages
         if tags and max_break_s is None:
             max_break_s = math.inf
         self._reads_brackets = tags
         self._tags = InlineTags(limits, brackets=tags, max_break_s=max_break_s)
         self._follows = follows
-        self._style = ""  # Style of the following text.
+        self._style = ""  # Style that applies to the following text.
         self._tokenizer = tokenizer
         self._reading = tokenizer.reading()
         self._numbers = LongNumbers()
@@ -111,14 +111,14 @@ class TextStream:
         self._splitter = Splitter(split, None if by_token else max_chars)
         self._begin_segment()
         self.text = ""  # The text without tags.
-        self._seam = ""  # Last characters of the normalized text so far.
+        self._seam = ""  # Last characters of the normalized text that was added so far.
         self._speakable = False
 
     def _begin_segment(self) -> None:
         """Start an open segment."""
         self._last = Segment("", closed=False)
         self._incremental = IncrementalTokenizer(self._tokenizer)
-        self._tokenized = 0  # Number of characters that are tokenized.
+        self._tokenized = 0  # Number of characters of the segment that are already tokenized.
         self._is_queued = False  # True if this segment is already in `segments`.
 
     def add(self, text: str) -> None:
@@ -225,7 +225,8 @@ class TextStream:
             return
         spelled = self._tokenizer.spelled(text)
         with_seam = self._seam + spelled
-        refuse_control(with_seam, self._tokenizer, "text")  # A control token may be divided between two calls.
+        # The check includes the previous text, because a control token may be divided between two calls.
+        refuse_control(with_seam, self._tokenizer, "text")
         self._seam = with_seam[-self._tokenizer.longest_reserved :]
         self.text += text
         if "]" in text and not self._reads_brackets and has_tag(self.text[-len(text) - _SHORT_TAG_CHARS :]):
