@@ -37,7 +37,7 @@ READY_MS = 1000 * TEST_TIMEOUT_S
 expect.set_options(timeout=1000 * TEST_TIMEOUT_S)  # Results may be late, because other tests use the same processors.
 VOICES = "/v1/audio/voices"
 VIEWPORT: ViewportSize = {"width": 1200, "height": 860}
-OF_A_PAGE = {"viewport", "color_scheme"}  # Options that can be changed on a page of an open window.
+OF_A_PAGE = {"viewport", "color_scheme"}  # Options of a Playwright context that can be changed without a new window.
 
 
 @pytest.fixture(scope="package")
@@ -221,7 +221,7 @@ def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowne
         url: str = app.url,
         script: str | None = None,
         await_ready: bool = True,
-        # Must be True for tests that install a clock, because Playwright's clocks belong to the window.
+        # A test that installs a fake clock needs its own window, because Playwright installs clocks for a whole window.
         has_own_window: bool = False,
         **options: Any,
     ) -> Page:

@@ -32,7 +32,7 @@ HEADER_BYTES = 16  # Size of the header of an audio frame.
 class Wire:
     """Recorder of the messages on the page's WebSockets."""
 
-    asked: list[dict[str, Any]] = field(default_factory=list)  # Messages of type session.config.
+    asked: list[dict[str, Any]] = field(default_factory=list)  # Messages of type session.config that the page has sent.
     frames: list[bytes] = field(default_factory=list)
 
     def listen(self, page: Page) -> None:

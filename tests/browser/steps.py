@@ -152,7 +152,8 @@ def clone_from(page: Page, file: FilePayload, words: str | None) -> None:
     try_out(page)
 
 
-# True if the browser has stored the Clone room's recording with this name (assets/js/common/storage.js).
+# Script that returns true if the browser has stored the Clone room's recording under this name
+# (assets/js/common/storage.js).
 KEEPS = """
 async (name) => {
   const asked = indexedDB.open('voicewright', 1);

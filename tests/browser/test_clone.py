@@ -114,7 +114,7 @@ def test_recording_from_microphone_becomes_a_usable_voice(app: App, studio: Page
     silence(studio)
     heard = reference(sent[-1])
     assert sent[-1]["ref_text"] == SAID
-    # The samples must be those of tests/support/signals.voice, and not noise of the same level.
+    # The sent samples must be those of tests/support/signals.voice. Noise of the same level has another spectrum.
     spectra = [np.abs(np.fft.rfft(samples)) for samples in (heard / 32768, voice(2.5, seed=3))]
     bands = [np.interp(np.linspace(0, 1, 4000), np.linspace(0, 1, s.size), s) for s in spectra]
     smooth = [np.convolve(b, np.ones(25) / 25, "same")[:1000] for b in bands]

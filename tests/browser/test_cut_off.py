@@ -144,7 +144,8 @@ def test_runtime_crash_during_generation_offers_a_retry_with_the_same_seed(studi
     expect(offer(studio)).to_be_visible(timeout=60_000)
     with studio.expect_response(TAKES):
         offer(studio).click()
-        expect(studio.locator("#vw-stop")).to_be_enabled()  # The figures are those of the previous take until then.
+        # Until the Stop button is enabled, the page shows the figures of the previous take.
+        expect(studio.locator("#vw-stop")).to_be_enabled()
         await_sound(studio)
         studio.click("#vw-stop")
     assert asked[0] == asked[1]
@@ -222,7 +223,7 @@ def test_take_stored_despite_reload_is_shown_in_the_player_bar(studio: Page, roo
     expect_in_dock(studio, record)
 
 
-# Positions of the elements of the Speak room.
+# Script that returns the positions of some elements of the Speak room.
 PLACES = """
 () => Object.fromEntries(
   ['#vw-text', '#vw-text-count', '#vw-shared-variation', '.vw-footer', '#vw-stage'].map((place) => {

@@ -56,9 +56,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 TEXT = "The kettle is on."
-HEARD = "The kettle is on, and the boat came back in the evening."  # Long enough for reference audio.
+HEARD = "The kettle is on, and the boat came back in the evening."  # This text is long enough for reference audio.
 LONGER = f"{HEARD} {HEARD}"
-FAILED_BELOW = 20  # Difference in loudness units (LU), as in assets/js/design/listening.js.
+FAILED_BELOW = 20  # Minimum difference in loudness units (LU), as in assets/js/design/listening.js.
 LOW, HIGH = "A man with a low voice, speaking slowly.", "A woman with a high voice, speaking quickly."
 
 
@@ -175,7 +175,7 @@ def test_three_takes_with_different_seeds_stream_concurrently(room: Page, wire: 
     enter(room, "library")
     small = room.locator("#vw-takes-list .vw-take small").first
     expect(small).to_contain_text("A man with a low voice… · Take")
-    expect(small).not_to_contain_text("speaking slowly")  # Only the beginning of the description is shown.
+    expect(small).not_to_contain_text("speaking slowly")  # The card shows only the beginning of the description.
 
 
 def test_same_seed_and_text_give_identical_bytes(room: Page, app: App) -> None:

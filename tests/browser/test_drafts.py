@@ -44,7 +44,7 @@ def await_draft(page: Page, words: str) -> None:
     page.wait_for_function(kept, arg=words)
 
 
-# --- URLs.
+# --- Tests of URLs that open a room.
 
 
 def test_browser_back_returns_to_the_previous_room(app: App, studio: Page) -> None:
@@ -118,7 +118,7 @@ def test_browser_back_returns_to_the_previous_script(app: App, studio: Page) -> 
     other.close()
 
 
-# --- Two tabs.
+# --- Tests of two tabs with the same page.
 
 
 def test_each_tab_keeps_its_own_draft_and_a_new_tab_copies_the_latest_draft(app: App, studio: Page) -> None:
@@ -152,7 +152,7 @@ def test_recording_from_another_tab_is_not_used_in_this_tab(app: App, studio: Pa
     expect(studio.locator("#vw-clone-ways")).to_be_visible()
 
 
-# --- Reload.
+# --- Tests of a reload of the page.
 
 
 @pytest.mark.quick
@@ -180,7 +180,8 @@ def test_reload_keeps_description_and_takes(studio: Page) -> None:
     make_three(studio)
     studio.keyboard.press("Escape")
     before = seeds(studio)
-    studio.wait_for_function(DRAFT_HAS_SIX_TAKES)  # Wait for the draft, because a tab that crashes does not save it.
+    # A tab that crashes does not save its draft, so the test waits until the draft is stored.
+    studio.wait_for_function(DRAFT_HAS_SIX_TAKES)
     reload(studio)
     expect(studio.locator("#vw-design-description")).to_have_value("A man with a low voice.")
     expect(studio.locator(".vw-design-set")).to_have_count(2)
@@ -277,7 +278,7 @@ def test_idle_page_does_not_overwrite_a_newer_draft(open_studio: OpenStudio) -> 
     expect(page.locator("#vw-text")).to_have_value("Written in the first.")
 
 
-# --- Stop.
+# --- Tests of stopped and deleted takes.
 
 
 def test_stopped_take_is_kept_and_labelled_stopped(app: App, studio: Page) -> None:
@@ -316,7 +317,7 @@ def test_take_deleted_during_generation_is_not_stored(studio: Page) -> None:
     assert seed not in {str(take["seed"]) for take in listed}
 
 
-# --- Suggestions.
+# --- Tests of suggested texts.
 
 Undo = Callable[[Page], None]
 
@@ -379,7 +380,7 @@ def test_undo_after_typing_reverts_the_typing_and_not_the_suggestion(studio: Pag
     expect(studio.locator("#vw-speakers-instruct")).to_have_value(chosen)
 
 
-# --- Links with settings.
+# --- Tests of links that contain settings.
 
 
 def test_theme_can_be_set_in_the_link(app: App, open_studio: OpenStudio) -> None:

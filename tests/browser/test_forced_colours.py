@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 
-# Visible icons whose colour is equal to their background.
+# Script that returns the visible icons whose colour is equal to their background.
 UNSEEN = """
 () => [...document.querySelectorAll('#vw *')].filter((each) => each.checkVisibility()).flatMap((each) =>
   ['::before', '::after'].filter((part) => {

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 WINDOWS = [(1440, 900), (1366, 768), (1280, 720), (1024, 768), (360, 780)]
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 SENTENCE = "The boat came back in the evening, and nobody on the quay had expected it so soon. "
-LONG = SENTENCE * 10  # Text with 160 words.
+LONG = SENTENCE * 10  # This text has 160 words.
 MAX_SHIFT = 0.02  # Maximum layout shift. Chrome rates shifts up to 0.1 as good.
 
 # The page waits five seconds for fonts (studio/page/template.py), and the layout shifts if they arrive later. A machine
@@ -36,7 +36,7 @@ new PerformanceObserver((list) => {
 }).observe({ type: 'layout-shift', buffered: true });
 """
 
-# Log of key presses and their effects, for the error message of a test that waits for an effect.
+# Script that logs key presses and their effects, for the error message of a test that waits for an effect.
 DEEDS = """
 () => {
   window.deeds = [];
@@ -58,7 +58,7 @@ FORM = """
 }
 """
 
-# Scroll each control into view, and check that the element at its centre is the control or its child.
+# Script that scrolls each control into view and checks that the element at its centre is the control or its child.
 COVERED = """
 (room) => {
   const all = ':is(button, input, select, textarea, a, summary, [role=slider])';
@@ -77,7 +77,7 @@ COVERED = """
 }
 """
 
-# Outlines of the focused element, of its container and of the element that represents it.
+# Script that returns the outlines of the focused element, of its container and of the element that represents it.
 RINGS = """
 () => {
   const FIELDS = 'textarea, select, input:not([type=checkbox], [type=radio])'; // their line would be another ring
@@ -198,7 +198,7 @@ def test_page_load_and_room_changes_cause_no_layout_shift(open_studio: OpenStudi
     for room in ROOMS:
         enter(page, room)
         dock = page.locator("#vw-stage")
-        if dock.is_visible():  # The player bar is hidden if there is nothing to start or play.
+        if dock.is_visible():  # The player bar is hidden in a room that has nothing to start or to play.
             tops.add(dock.evaluate("(dock) => dock.getBoundingClientRect().top"))
     assert len(tops) == 1, f"the dock stands at {tops}"
 

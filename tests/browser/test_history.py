@@ -349,7 +349,7 @@ def test_player_bar_offers_every_format_and_the_favourite_button(app: App, studi
     record = httpx.get(f"{app.url}/studio/takes/{take}", trust_env=False).json()
     assert record["favourite"] is True
 
-    # The page remembers the bit rate of MP3 files, also for the Library's menu.
+    # The page remembers the bit rate of MP3 files. The menu of the Library uses the same bit rate.
     studio.click("#vw-save")
     studio.locator("#vw-keep select").select_option("128 kbit/s")
     with studio.expect_download() as download:
@@ -413,7 +413,8 @@ def test_code_snippets_of_a_take_run_and_give_the_same_audio(
     expect(page.locator("#vw-code")).to_be_visible()
     expect(page.locator("#vw-code-elevenlabs-sdk")).to_be_visible(visible=room == "speakers")
     run_code(page, "curl", tmp_path)
-    assert abs(heard(tmp_path / "take.mp3").size - served.size) < 0.2 * RATE  # The encoder adds padding.
+    # The MP3 encoder adds silence at both ends.
+    assert abs(heard(tmp_path / "take.mp3").size - served.size) < 0.2 * RATE
     for language, python in PYTHONS.items():
         if not Path(python).exists() or (language == "ElevenLabs SDK" and room != "speakers"):
             continue

@@ -63,7 +63,7 @@ def test_host_room_shows_the_running_checkpoint_and_loads_another(
     page = open_studio(url=own.url)
     page.locator("#vw-speak").click()
     await_sound(page)
-    # The metrics are updated at the end of a request, but speech from random weights does not end.
+    # The metrics are updated at the end of a request. Speech from random weights never ends, so the test stops it.
     page.locator("#vw-stop").click()
     page.locator("#vw-tab-host").click()
     models = page.locator("#vw-host-models")

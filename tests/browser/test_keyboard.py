@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 MAX_STEPS = 250
-# Marks the focused element and describes it. The focus is visible if the element looks different without it. For an
-# invisible file input, this is its label.
+# Script that marks the focused element and describes it. The focus is visible if the element looks different without
+# it. If a file input is invisible, its label is compared instead.
 VISIT = """
 () => {
   const element = document.activeElement;
@@ -40,7 +40,8 @@ VISIT = """
   return { name, isTab: element.role === 'tab', isInOrder, isVisible: focused !== plain, isInView };
 }
 """
-# Elements that Tab must reach. Of radio buttons, tabs and other groups, one is reached.
+# Script that returns the elements that the Tab key must reach. In a group such as radio buttons or tabs, it must reach
+# one element.
 REACHABLE = """
 () => [...document.querySelectorAll('#vw :is(button, a[href], input, select, textarea, summary, [tabindex="0"])')]
   .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled && one.tabIndex >= 0)
@@ -67,7 +68,8 @@ def tab_through(page: Page) -> list[dict[str, object]]:
 def prepare_room(page: Page, room: str) -> None:
     enter(page, room)
     if room == "host":
-        expect(page.locator("#vw-host-inside")).to_be_visible()  # Its content is loaded after the room is shown.
+        # The content of the Host room is loaded after the room is shown.
+        expect(page.locator("#vw-host-inside")).to_be_visible()
     if room == "clone":
         to_words(page, wav(4.0))
     if room == "script":
@@ -112,12 +114,12 @@ SHEETS = [
 @pytest.mark.parametrize(("room", "opener", "sheet"), SHEETS, ids=[sheet for _, _, sheet in SHEETS])
 def test_escape_closes_a_sheet_and_returns_the_focus(studio: Page, room: str, opener: str, sheet: str) -> None:
     kept_take(studio, "Hi.")
-    studio.keyboard.press("Escape")  # Stop the playback.
+    studio.keyboard.press("Escape")  # The Escape key stops the playback.
     enter(studio, room)
     studio.locator(opener).focus()
     studio.keyboard.press("Enter")
     expect(studio.locator(sheet)).to_be_visible()
-    if sheet != "#vw-figures":  # It contains no control.
+    if sheet != "#vw-figures":  # The sheet with the figures contains no control.
         studio.keyboard.press("Tab")
     studio.keyboard.press("Escape")
     expect(studio.locator(sheet)).to_be_hidden()

@@ -15,8 +15,8 @@ from tests.browser.steps import SHORT, enter, kept_take, vary, wav
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
-# All visible texts and all accessible names, except data. Data are the user's own text, names of speakers, models and
-# languages, code, spoken samples, and elements that are marked as English.
+# Script that returns all visible texts and all accessible names, except data. Data are the user's own text, names of
+# speakers, models and languages, code, spoken samples, and elements that are marked as English.
 VISIBLE = """() => {
   const data = ['[lang=en]:not(html)', 'code', 'pre', 'q', 'blockquote', 'kbd', '.vw-pick-name', '#vw-caption',
     '#vw-language', '.vw-line-role', '.vw-line-paper', '.vw-clip', '#vw-script-list', '.vw-take-text', '.vw-voice-name',
@@ -36,7 +36,7 @@ VISIBLE = """() => {
   return said;
 }"""
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
-# Names that are equal in all languages.
+# These names are the same in all languages.
 NAMES = {
     "Voicewright",
     "CustomVoice",
@@ -51,7 +51,7 @@ NAMES = {
     "TTS",
     "Cookie",
     "API",
-    "neutral",  # Tag of the text as the user writes it.
+    "neutral",  # This tag is part of the user's text and is not translated.
     *("Home", "Assistant", "Wyoming", "VOICEWRIGHT", "WYOMING", "tcp"),
 } | {
     *(
@@ -125,7 +125,8 @@ def test_no_room_shows_text_in_another_language(chinese: Page) -> None:
             expect(groups.first).to_be_visible()
             for group in groups.all():
                 group.click()
-            # These texts name values and devices. test_words checks that each text is translated.
+            # These texts contain names of values and devices. The test in test_words.py checks that each text is
+            # translated.
             expect(chinese.locator("#vw-host-settings small").first).to_be_visible()
             expect(chinese.locator("#vw-host-settings small[lang]")).to_have_count(0)
         chinese.screenshot(path=SCREENSHOTS / f"words-zh-{room}.png")

@@ -38,7 +38,7 @@ def test_several_takes_are_selected_starred_downloaded_and_deleted(open_studio: 
     count = page.locator("#vw-takes-bar b")
     expect(alpha.locator(".vw-take-pick")).to_be_hidden()
 
-    # Filter by a day before all takes, and by today.
+    # The first filter is a day before all takes, and the second filter is today.
     page.fill("#vw-takes-day", "2020-02-29")
     expect(alpha).to_have_count(0)
     page.fill("#vw-takes-day", page.evaluate("new Date().toLocaleDateString('sv')"))

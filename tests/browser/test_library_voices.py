@@ -254,7 +254,7 @@ def test_imported_voice_with_a_used_name_can_be_saved_under_another_name(
     expect(names(studio)).to_have_text(["Peter", "Petra"])
 
 
-# --- Narrow window.
+# --- Tests of a narrow window.
 
 
 def test_voices_are_reached_with_one_tap_on_a_phone(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:

@@ -147,7 +147,7 @@ def test_theme_follows_the_system_until_the_user_chooses_one(open_studio: OpenSt
         page.click("#vw-theme")  # The studio stores the theme, so it must be restored for later tests.
 
 
-# True if a pixel of the canvas has the page's current colour with this CSS name.
+# Script that returns true if a pixel of the canvas has the page's current colour with this CSS name.
 COLOURED = """
 ([selector, name]) => {
   const canvas = document.querySelector(selector);
@@ -229,7 +229,7 @@ def test_two_open_pages_do_not_affect_each_other(open_studio: OpenStudio) -> Non
     other.click("#vw-stop")
 
 
-# Number of shared settings in each row, from top to bottom.
+# Script that returns the number of shared settings in each row, from top to bottom.
 IN_ROWS = """
 () => {
   const all = [...document.querySelectorAll('.vw-variation-in > :not([hidden])')];

@@ -136,7 +136,7 @@ def test_click_without_a_response_is_reported(app: App, open_studio: OpenStudio)
         page.fill("#vw-text", TEXT)
         proxy.stall()
         page.context.set_offline(True)
-        page.click("#vw-speak")  # The click precedes the response that tells whether this studio needs a network.
+        page.click("#vw-speak")  # The page sends its request before it has detected whether the studio is reachable.
         expect(page.locator("#vw-note")).to_have_text("No answer yet.")
         page.context.set_offline(False)
         proxy.flow()

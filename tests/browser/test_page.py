@@ -424,7 +424,7 @@ def test_page_loads_few_files(open_studio: OpenStudio) -> None:
     own = [url for url in asked if "/studio/" in url or "/clients/" in url]
     assert not [url for url in own if "/studio/js/" in url or "/clients/" in url], "modules come in one file"
     assert len(own) <= 14, own
-    # Gradio loads its files afterwards.
+    # Gradio loads its own files after the files of the page.
     others = [url for url in asked if not url.startswith("data:") and "/assets/" not in url]
     assert len(others) <= 24, others
 

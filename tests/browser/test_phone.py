@@ -25,7 +25,7 @@ CANVAS = """
   return getComputedStyle(toast).backgroundColor === canvas && getComputedStyle(toast).color !== canvas;
 }
 """
-# Difference between the middle of a button and the middle of its text, in px.
+# Script that returns the distance between the middle of a button and the middle of its text, in px.
 OFF_CENTRE = """
 (buttons) => buttons.map((button) => {
   const text = document.createRange();

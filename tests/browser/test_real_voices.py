@@ -44,7 +44,7 @@ def sound(page: Page) -> None:
     assert results.violations_count == 0, results.generate_report()
 
 
-# Distances of the first button from the edge of its dialog during repeated layouts.
+# Script that returns the distances of the first button from the edge of its dialog during repeated layouts.
 WATCHED = """
 () => {
   window.placesLeft = [];

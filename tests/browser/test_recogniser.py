@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 # Timeout of a transcription. A recogniser runs with the lowest priority, and other tests use the processors.
 HEARD_MS = 600_000
-OTHER = "Nobody in the harbour had expected a storm, and so the boats stayed."  # This text is as long as WORDS.
+# This text has the same length as WORDS.
+OTHER = "Nobody in the harbour had expected a storm, and so the boats stayed."
 
 
 @pytest.fixture(scope="module")

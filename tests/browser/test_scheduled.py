@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 
 pytestmark = [pytest.mark.quick, pytest.mark.browser]
 
-# Play chunks of 80 ms that arrive at the given times of a fake clock, and return their start times.
+# Script that plays chunks of 80 ms, which arrive at the given times of a fake clock, and returns their start times.
 PLAY = """async (times) => {
   const { ScheduledOutput } = await import('/js/player/outputs.js');
   const starts = [];

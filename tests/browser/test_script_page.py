@@ -85,7 +85,8 @@ def test_text_edits_and_takes_of_two_tabs_are_merged(script: Page, app: App) -> 
     kept = stored_script(second, app)["lines"]
     assert kept[1]["text"] == "From this tab."
     assert [kept[at]["takes"] for at in (0, 2)] == [spoken[at]["takes"] for at in (0, 2)]
-    # The first tab has no text of its own, but it may be playing, so it asks.
+    # The first tab has no changes of its own, but it may be playing. So it asks before it loads the other tab's
+    # changes.
     line(script, 1).locator(".vw-line-remake").click()
     conflict = script.locator("#vw-script-conflict")
     expect(conflict).to_contain_text("Another tab changed this script")

@@ -166,7 +166,7 @@ def test_clip_is_moved_by_dragging(script: Page) -> None:
     script.mouse.down()
     script.mouse.move(right["x"] + right["width"] - 3, y, steps=4)
     expect(script.locator(".vw-timeline-drop")).to_be_visible()
-    # During a drag, the preview would stay at the previous position of the clip.
+    # The preview is hidden during a drag, because it would show the previous position of the clip.
     expect(script.locator(".vw-timeline-hover")).to_be_hidden()
     script.mouse.up()
     assert texts(script) == [second, third, first]

@@ -163,7 +163,8 @@ def test_changes_of_another_tab_appear_without_focus(studio: Page, app: App, no_
         other.goto(studio.url, wait_until="domcontentloaded")
         other.locator("#vw-speak:enabled").wait_for()
         peter = keep_voice(other, "Peter")
-        other.evaluate("dispatchEvent(new Event('focus'))")  # That request did not come from a tab.
+        # The voice was stored by a request of the test and not of a tab, so this tab must load the voices again.
+        other.evaluate("dispatchEvent(new Event('focus'))")
         enter(studio, "library")
         voice = studio.locator(f"#vw-voices-list [data-voice='{peter}']")
         expect(voice).to_be_visible()
@@ -187,7 +188,7 @@ def test_changes_of_another_tab_appear_without_focus(studio: Page, app: App, no_
 
 
 def test_displayed_audible_time_is_not_before_the_first_received_audio(open_studio: OpenStudio) -> None:
-    # A fake clock, as an output has after a stall of some seconds.
+    # Fake clock of an audio output that has stalled for several seconds.
     page = open_studio(
         script="AudioContext.prototype.getOutputTimestamp = function () {"
         " return { contextTime: this.currentTime, performanceTime: 1 }; };"

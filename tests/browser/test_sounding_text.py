@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 FIRST = "The boat came back in the evening, and nobody had seen where it had been."
 TEXT = f"{FIRST} Is it late?\n\n" + "Then they all went home along the river, slowly, and slept until the morning. " * 6
 
-# Offset of the hidden copy of the text from the text in the field.
+# Script that returns the offset between the hidden copy of the text and the text in the field.
 LIES = """() => {
   const mirror = document.querySelector('#vw-text-mirror'), field = document.querySelector('#vw-text');
   const [one, other] = [mirror, field].map((element) => element.getBoundingClientRect());
@@ -25,7 +25,7 @@ LIES = """() => {
 }"""
 
 
-# Record each highlighted text once, because a short sentence may end between two checks of a test.
+# Script that records each highlighted text once, because a short sentence may end between two checks of a test.
 MARKED = """() => {
   window.marked = [];
   const note = () => {
@@ -94,7 +94,7 @@ def test_spoken_sentence_is_scrolled_into_view_unless_the_user_types(studio: Pag
     assert studio.evaluate(f"{field}.scrollTop") > 0
 
 
-# Record the highlighted text of a script, and the text before it in its line.
+# Script that records the highlighted text of a script, and the text before it in its line.
 MARKED_IN_SCRIPT = """() => {
   window.marked = [];
   const note = () => {

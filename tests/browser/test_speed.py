@@ -68,7 +68,7 @@ def test_playback_speed_does_not_change_the_saved_file(studio: Page) -> None:
     studio.keyboard.press("Escape")
     choose(studio, "2")
     expect(button).to_have_text("2×")
-    # Playback takes half of the audio's duration, plus a margin for a busy machine.
+    # At double speed, playback takes half of the audio's duration. The rest is a margin for a busy machine.
     ran_s, passed_s = play_s(studio)
     assert seconds(studio) / 2 - 1 < passed_s
     assert ran_s < 0.85 * seconds(studio)

@@ -12,7 +12,7 @@ from tests.browser.steps import SHORT, await_end, await_sound, clock, play_throu
 pytestmark = pytest.mark.browser
 
 
-# Record every time in seconds that the player bar shows.
+# Script that records every time in seconds that the player bar shows.
 TOLD = """() => {
   const time = document.querySelector('#vw-time');
   window.shownTimes = [];
@@ -21,7 +21,7 @@ TOLD = """() => {
 }"""
 
 
-# Count the utterances that the page requests.
+# Script that counts the utterances that the page requests.
 COUNT_TAKES = """() => {
   window.asked = 0;
   const send = WebSocket.prototype.send;

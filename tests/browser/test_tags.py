@@ -84,7 +84,7 @@ def test_tag_buttons_fit_in_one_scrollable_row(open_studio: OpenStudio, scheme: 
     chips = page.locator(f"{CHIPS} button")
     tops = {round(box["y"]) for box in (chips.nth(at).bounding_box() for at in range(chips.count())) if box}
     assert len(tops) == 1, "one row"
-    goes_on = width < 500  # In a narrow window, the row fades at its end.
+    goes_on = width < 500  # In a narrow window, not all buttons fit, so the row fades at its end.
     for attribute, is_there in (("data-before", False), ("data-behind", goes_on)):
         expect(page.locator(f"{CHIPS}[{attribute}]")).to_have_count(int(is_there))
     page.locator(CHIPS).evaluate("(row) => (row.scrollLeft = 40)")

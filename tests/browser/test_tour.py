@@ -52,7 +52,7 @@ def test_screenshots_show_every_room_in_use(open_studio: OpenStudio, scheme: str
     page = open_studio(color_scheme=scheme, viewport={"width": 1280, "height": 960})
     kept_take(page, TEXT)
     await_end(page)
-    # After an underrun on a busy machine, the second playback is complete because it uses audio in memory.
+    # If the first playback had an underrun, play the audio again from memory.
     if reading(page, "underruns") != "0":
         play_through(page, "#vw-play")
     photograph(page, f"speakers-{scheme}")

@@ -17,7 +17,7 @@ from tests.support.app import App
 pytestmark = pytest.mark.browser
 
 PRESSED = "aria-pressed"
-# All audio of the take so far has been played.
+# Script that returns true if all audio that the take has received was played.
 PLAYED = """() => {
   const [time, length] = ['#vw-time', '#vw-length'].map((name) => document.querySelector(name).textContent);
   return time !== '0:00.0' && length === `/ ${time}`;

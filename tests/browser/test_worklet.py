@@ -167,7 +167,7 @@ def test_stall_is_counted_and_faded_out_and_loses_no_samples(play: Any) -> None:
     resumed = gap + silence
     assert played.last["underruns"] == 1
     assert resumed == pytest.approx(0.4 * RATE, abs=2 * QUANTUM)
-    # The last value fades out within 5 ms. Then follow silence and a fade-in of 5 ms.
+    # The last sample fades out within 5 ms. Silence and a fade-in of 5 ms follow.
     tail = before[-1] * np.arange(RAMP - 1, -1, -1) / RAMP
     assert played.samples[gap : gap + RAMP] == pytest.approx(tail, abs=1e-6)
     assert not played.samples[gap + RAMP : resumed].any()
@@ -179,7 +179,7 @@ def test_stall_is_counted_and_faded_out_and_loses_no_samples(play: Any) -> None:
     assert played.last["played"] == pcm.size
 
 
-@pytest.mark.parametrize("rested", [0.05, 0.3])  # These times are before and after the queue becomes empty.
+@pytest.mark.parametrize("rested", [0.05, 0.3])  # The pause is announced before the queue becomes empty, or after it.
 def test_expected_pause_is_not_an_underrun_and_playback_restarts_as_at_the_beginning(play: Any, rested: float) -> None:
     pcm = sound(4)
     at, message = begin(target=4 * FRAME_SAMPLES)
@@ -210,7 +210,8 @@ def test_each_stall_doubles_the_target_buffer_up_to_its_limit(play: Any) -> None
     pcm = sound(40)
     schedule, at, targets = [begin()], 0, []
     for stall in range(4):
-        # One frame does not reach a raised target. The end of the schedule releases all frames.
+        # After a stall, one frame is not enough to restart playback, because the required buffer has grown. The end of
+        # the take releases all frames.
         take = FRAME_SAMPLES * 2**stall
         schedule.append(push(stall * 0.8, pcm[at : at + take]))
         at += take

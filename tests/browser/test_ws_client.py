@@ -23,7 +23,7 @@ from tests.support.timeouts import TEST_TIMEOUT_S
 
 pytestmark = pytest.mark.browser
 
-# Generate speech, and report all calls of the handlers in order.
+# Script that generates speech and reports all calls of the handlers in order.
 PRELUDE = """
 const { SpeechSocket } = await import('/clients/js/voicewright.js');
 const calls = [];
@@ -100,7 +100,7 @@ def test_documented_javascript_example_generates_speech(blank: Page, server: Run
     expect(blank.locator("output")).to_have_text(re.compile(r"^\d{5,} samples$"))
 
 
-# --- Faulty servers.
+# --- Tests of lost connections and of servers that violate the protocol.
 
 
 @contextmanager

@@ -23,8 +23,8 @@ SECONDS = 1.3
 
 ONE_TO_EIGHT = (1, 2, 3, 4, 5, 6, 7, 8)
 STEREO = (1, 2)
-SPEAKERS = (1, 2, 6, 8)  # Channel counts of encoders that accept only the usual speaker layouts.
-# Columns: muxer, encoder, sample rate, channel counts that the encoder accepts.
+SPEAKERS = (1, 2, 6, 8)  # Channel counts that encoders with only the usual speaker layouts accept.
+# The columns are the muxer, the encoder, the sample rate, and the channel counts that the encoder accepts.
 KINDS = [
     ("wav", "pcm_s24le", 48_000, ONE_TO_EIGHT),
     ("wav", "pcm_alaw", 8_000, STEREO),

@@ -67,7 +67,7 @@ FRAME_SAMPLES = 1920
     [
         ([0, 40, 80, 120], 1),  # Generation is twice as fast as playback.
         ([0, 80, 160, 240], 1),  # Generation is exactly as fast as playback.
-        ([0, 300, 310, 320], 2),  # Generation stalls after the first chunk.
+        ([0, 300, 310, 320], 2),  # Generation stalls after the first chunk, so the buffer must be larger.
         ([0, 100, 200, 300, 400], 2),  # Generation is slower than playback, so the buffer must last until the end.
         ([0, 160, 320, 480], 3),  # Generation is half as fast as playback.
         ([0, 10, 20, 500], 4),  # Generation stalls, so all audio must be buffered before the start.
@@ -123,7 +123,7 @@ FAST, SLOW, LATE = [0, 10, 20, 30], [0, 160, 320, 480], [0, 40, 500, 540]  # Arr
 @pytest.mark.parametrize(
     ("takes", "holds_ms"),
     [
-        # If generation was as slow as playback in one of the last five takes, the buffer is larger.
+        # If generation was as slow as in SLOW in one of the last five takes, the buffer is larger.
         ([SLOW, FAST, FAST, FAST, FAST, FAST], [240, 240, 240, 240, 240, 0]),
         # One take with a late chunk does not change the buffer, but a second such take does.
         ([FAST, LATE, FAST, FAST, LATE, FAST], [0, 0, 0, 0, 340, 340]),
@@ -163,7 +163,7 @@ def test_single_late_chunk_affects_the_buffer_less_than_slow_generation(
         (SLOW, 8, 600),  # Generation is half as fast as playback, and the longer take needs twice the buffer.
         (SLOW, 800, 1500),  # The delay has a maximum.
         (FAST, 800, 0),
-        ([0, 500, 510, 520, 530], 3, 420),  # The stall does not depend on the length of the take.
+        ([0, 500, 510, 520, 530], 3, 420),  # The stall has the same effect on short and on long takes.
         ([0, 500, 510, 520, 530], 800, 420),
     ],
 )

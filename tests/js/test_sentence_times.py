@@ -19,7 +19,7 @@ SENTENCES = [
     "10.5 miles, he said. ",
     "Then they all went home along the river, slowly, and slept.",
 ]
-# Audio with peaks of 10 ms. Each clause has its own pace and is followed by a pause, which is longer after a sentence.
+# Simulated peaks of 10 ms. Each clause has its own pace and is followed by a pause, which is longer after a sentence.
 FOUND = """async ({ text, paces }) => {
   const { sentencesOf, clausesOf, pausesOf, startTimesOf } = await import('/js/speak/sounding_text.js');
   const { expectedSeconds } = await import('/js/common/text.js');

@@ -12,7 +12,7 @@ RATE = 24000
 WINDOW = 2400
 RATES = [0.75, 1.25, 1.5, 2]
 
-# Like the audio thread, process one block at a time, with as much input as the stretcher requests.
+# Script that processes one block at a time, with as much input as the stretcher requests, like the audio thread.
 STRETCH = """async ({ pcm, rate }) => {
   const { TimeStretch } = await import('/js/player/worklet_stretch.js');
   const stretch = new TimeStretch(24000);

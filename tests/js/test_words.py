@@ -48,7 +48,7 @@ def test_durations_are_formatted_in_both_languages(node: Node, seconds: float, e
             "/x: the folder is missing. Give a folder or a Hub id (owner/name). [checkpoint_missing]",
             "/x：缺少该文件夹。",
         ),
-        # The reason exists only in English, so the general message for the error code is shown.
+        # The reason exists only in English, so the page shows the general message for the error code.
         ("/x: config.json holds no number for hidden_size. [checkpoint_invalid]", "模型文件已损坏或彼此不匹配"),
         ("/x: it cannot be served: a thing. [checkpoint_unsupported]", "运行时不支持这种模型"),
         ("The Hub (h.test) cannot be reached: no connection could be made. Go on. [hub_unreachable]", "连不上 Hub。"),

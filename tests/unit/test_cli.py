@@ -96,7 +96,8 @@ def test_windowed_decoding_differs_only_after_the_first_seam(
 
     whole = spoken()
     assert np.array_equal(spoken("--decode", "windowed"), whole), "no longer than a window"
-    first, behind = 8, 17 if mode == "base" else 0  # Number of frames before the window boundary, and of the reference.
+    # Number of frames in the first window, and number of frames of the reference audio.
+    first, behind = 8, 17 if mode == "base" else 0
     monkeypatch.setattr(windowed_audio, "WINDOW_FRAMES", first + behind)
     monkeypatch.setattr(windowed_audio, "CONTEXT_FRAMES", 1)
     windowed = spoken("--decode", "windowed")

@@ -9,12 +9,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DATES = {"time", "time_ns", "now", "utcnow", "today"}
 
-# Files that may read the wall clock. These files store dates, or compare dates with stored dates.
+# Files that may read the wall clock, because they store dates or compare dates with stored dates.
 DATED = {
     "runtime/server/voices/forms.py",  # Dates of a voice and of its consent.
     # Tickets that several replicas accept. The wall clock is the only clock that the replicas share.
     "runtime/server/http/keys.py",
-    "runtime/cluster/command.py",  # Number of a replacement of all replicas.
+    "runtime/cluster/command.py",  # Number that identifies a replacement of all replicas.
     "runtime/pronunciations/folder.py",  # Dates of the creation and the last change of a dictionary.
     "runtime/server/caller.py",  # Calendar day of an allowance.
     "runtime/voices/library.py",  # Ages of files, which the file system dates.

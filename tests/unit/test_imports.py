@@ -275,7 +275,7 @@ def test_there_are_no_import_cycles() -> None:
     for ends in (
         dict(needs),
         reversed_graph(needs),
-    ):  # The loop first removes modules without imports, and then modules that no other module imports.
+    ):  # The loop first removes modules that import no other module, and then modules that no other module imports.
         while free := [module for module in needs if not ends[module] & needs.keys()]:
             for module in free:
                 del needs[module]

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 
 
-# Environment variables of the machine, saved before the test session replaces them.
+# Environment variables of the machine. They are saved here, because the test session replaces them.
 CERTIFICATES = {name: os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
 
 

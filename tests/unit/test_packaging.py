@@ -151,7 +151,7 @@ def test_docker_image_contains_what_the_wheel_needs() -> None:
     assert all((ROOT / name).exists() for name in kept)
 
 
-# --- Container image
+# --- Tests of the container image.
 
 
 def instructions(text: str) -> list[tuple[str, str]]:

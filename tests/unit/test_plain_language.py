@@ -26,7 +26,8 @@ DIRECTIVE = re.compile(r"#\s*(noqa|type:|pragma|fmt:|nosec|ruff|pylint)")
 FRAGMENT = re.compile(r"[a-z](?![\w./-]*\.py\b)")
 CONSTANT = re.compile(r"_?(MOST|LEAST)(_[A-Z]+)*")
 QUOTED = re.compile(r'`[^`]*`|"[^"]*"|\{[^{}]*\}')
-ANOTHER_SENTENCE = re.compile(r"; |(?<!\bet al)[.!?] +[A-Z(\[0-9_]")  # An underscore replaces quoted text.
+# Quoted text is replaced by an underscore before this pattern is used.
+ANOTHER_SENTENCE = re.compile(r"; |(?<!\bet al)[.!?] +[A-Z(\[0-9_]")
 JS_BLOCK_COMMENT = re.compile(r"/\*\*?(?P<text>.*?)\*/", re.DOTALL)
 JS_LINE_COMMENT = re.compile(r"(?P<indent>^ *|[;{},)\]] +)//(?P<text>.*)$", re.MULTILINE)
 JS_TAG = re.compile(r"(?:^|\s)@[a-z]+\b")

@@ -208,7 +208,7 @@ def test_path_with_white_space_cannot_be_written() -> None:
         replace(Settings(), models=("/my checkpoints/a",)).as_env()
 
 
-# --- Unknown variables
+# --- Tests of unknown environment variables.
 
 
 def test_unknown_variable_is_reported_with_the_nearest_known_one(caplog: pytest.LogCaptureFixture) -> None:

@@ -73,7 +73,7 @@ async def test_audio_of_a_text_is_received_in_contiguous_chunks(server: RunningS
         assert speech.done.stop_reason in {"eos", "max_tokens"}
         assert speech.done.stats.frames == len(sound) // 3840
         assert speech.done.stats.ttfa_ms is not None
-        assert [chunk async for chunk in speech] == []  # A finished speech yields no more chunks.
+        assert [chunk async for chunk in speech] == []  # A speech that has finished yields no more chunks.
         assert same_sound(sound, (await speak_text(server.socket, "Good morning.", **VOICE)).pcm)
 
 
@@ -122,7 +122,8 @@ async def test_abandoned_and_refused_utterances_do_not_count_towards_the_limit(
 ) -> None:
     async with asyncio.timeout(60):
         async with connect(server.http) as client:
-            for _ in range(12):  # Twelve is more than the number of requests that may run at the same time.
+            # The loop runs more often than the number of requests that the server runs at the same time.
+            for _ in range(12):
                 async with client.speak(**VOICE) as left:
                     pass
                 assert await left.ended() == Cancelled(0.0, None)
@@ -263,7 +264,7 @@ def test_exported_names_exist_and_are_typed() -> None:
     assert (CLIENT / "voicewright" / "py.typed").exists()
 
 
-# --- Other interfaces of the client.
+# --- Tests of other interfaces of the client library.
 
 
 async def test_synchronous_client_receives_the_same_audio(server: RunningServer) -> None:
@@ -363,7 +364,7 @@ def test_synchronous_classes_have_every_method() -> None:
         assert public - {"read", "keep_open"} <= set(dir(twin))
 
 
-# --- Faulty servers.
+# --- Tests of lost connections and of servers that violate the protocol.
 
 CREATED = {"type": "session.created", "protocol": PROTOCOL, "models": [], "limits": {}}
 STARTED = {
@@ -584,7 +585,7 @@ async def test_silent_utterance_times_out_and_queue_updates_reset_the_timer() ->
                     cancelled.set()
 
         async with sick(queues) as url, connect(url) as client:
-            # The timeout is shorter than all four waits together but longer than each single wait.
+            # The timeout is shorter than the sum of all four waits, but longer than each wait.
             speech = client.speak("Hello.", timeout=1.2)
             with pytest.raises(SpeechTimeout):
                 await speech.read()

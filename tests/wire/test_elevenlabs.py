@@ -108,7 +108,7 @@ def post(server: RunningServer, path: str = "", *, form: str = "pcm_24000", **fi
     return httpx.post(url, params={"output_format": form}, json=body, timeout=60, headers={"xi-api-key": "none"})
 
 
-# --- One text per socket.
+# --- Tests of one text on one WebSocket.
 
 
 async def test_audio_equals_the_native_protocol_and_the_socket_closes(either: RunningServer) -> None:
@@ -151,10 +151,10 @@ async def test_invalid_query_is_reported_as_one_error(server: RunningServer, que
     assert "nobody" not in message["message"]
 
 
-# --- Several contexts per socket.
+# --- Tests of several contexts on one WebSocket.
 
 
-# --- One text over HTTP.
+# --- Tests of one text over HTTP.
 
 
 async def test_http_audio_equals_the_audio_of_the_socket(either: RunningServer) -> None:
@@ -272,7 +272,7 @@ async def test_every_refusal_on_elevenlabs_routes_has_the_elevenlabs_format(fold
         assert elsewhere.json()["error"]["code"] == "unauthorized"
 
 
-# --- Voices and models.
+# --- Tests of the lists of voices and models.
 
 
 def test_voices_are_listed_at_once_in_pages_and_individually(either: RunningServer) -> None:

@@ -57,7 +57,7 @@ def recording(seconds: float) -> bytes:
     return audio_file(voice(seconds, 5))
 
 
-# --- Client behaviour.
+# --- Tests of speech with a separate engine process.
 
 
 def test_engine_runs_in_a_child_process_and_only_the_child_loads_torch(folder_of: FolderOf) -> None:
@@ -109,7 +109,7 @@ def test_stored_voice_speaks_and_its_prompt_is_saved(apart: RunningServer) -> No
         assert any(by_prompt.content)
 
 
-# --- Refusals.
+# --- Tests of requests that the server refuses.
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def test_http_refusal_is_identical_with_a_separate_engine_process(
         assert counted(server) == ({**refusals, code: refusals.get(code, 0) + 1}, requests)
 
 
-# --- Ends of the processes.
+# --- Tests of the end of the server and of the engine process.
 
 
 def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[Any], list[tuple[int, str]]]:
@@ -336,7 +336,7 @@ def test_ctrl_c_during_engine_start_ends_both_silently(folder_of: FolderOf) -> N
         assert child.stderr.read() == ""
 
 
-# --- The start.
+# --- Tests of the start of a server with an engine process.
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ def samples_of(file: bytes) -> bytes:
     return samples.astype("<i2").tobytes()
 
 
-# --- Native protocol.
+# --- Requests with the native protocol.
 
 
 def native_whole(server: RunningServer, cast: Cast) -> bytes:
@@ -84,7 +84,7 @@ def python_client(server: RunningServer, cast: Cast) -> bytes:
     return client_say(server.http, TEXT, seed=SEED, max_frames=FRAMES, **cast)
 
 
-# --- vLLM-Omni's dialect.
+# --- Requests with vLLM-Omni's API.
 
 
 def omni_reply(server: RunningServer, cast: Cast, *texts: str, **kwargs: Any) -> bytes:
@@ -94,7 +94,7 @@ def omni_reply(server: RunningServer, cast: Cast, *texts: str, **kwargs: Any) ->
     return b"".join(reply.sound)
 
 
-# --- OpenAI's dialect.
+# --- Requests with OpenAI's API.
 
 
 def post(server: RunningServer, cast: Cast, path: str = "/v1/audio/speech", **kwargs: Any) -> httpx.Response:
@@ -116,7 +116,7 @@ def openai_batch(server: RunningServer, cast: Cast) -> bytes:
     return base64.b64decode(reply["results"][0]["audio_data"])
 
 
-# --- Cartesia's dialect, in which a voice is an ID.
+# --- Requests with Cartesia's API, in which a voice is an ID.
 
 
 def fields_of(cast: Cast) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def cartesia_bytes(server: RunningServer, cast: Cast) -> bytes:
     return httpx.post(f"{server.http}/tts/bytes", json=body, timeout=60).raise_for_status().content
 
 
-# --- ElevenLabs' dialect, in which the voice is part of the path.
+# --- Requests with ElevenLabs' API, in which the voice is part of the path.
 
 
 def elevenlabs_in_pieces(server: RunningServer, cast: Cast) -> bytes:

@@ -311,7 +311,7 @@ def test_slow_reader_pauses_its_row_and_resumes(serving: Serving, folder_of: Fol
         with raw(server, LONG, receive_bytes=4096) as connection:
             until(server.frames_made)
             held, before = 1, 0
-            while before < held < 150:  # Wait until no new frames are generated for a second.
+            while before < held < 150:  # This loop ends when no new frame is generated for a second.
                 time.sleep(1)
                 held, before = server.frames_made(), held
             assert held < 100  # The buffers and the two seconds of the setting contain at most 8 s of audio.

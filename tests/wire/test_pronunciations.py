@@ -264,7 +264,7 @@ def test_dictionary_routes_exist_on_both_ports(either: RunningServer) -> None:
             refused(http.get(f"{path.rstrip('/')}/{'0' * 32}"), 404, "pronunciation_dictionary_not_found")
 
 
-# --- Speech.
+# --- Tests of requests for speech.
 
 
 @pytest.fixture(scope="module")

@@ -104,7 +104,7 @@ def test_utterances_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None
 
         async def scenario() -> None:
             async with talk(server.socket, **VOICE) as session:
-                # The rate limit counts the WebSocket handshake and its first request together.
+                # For the rate limit, the WebSocket handshake and the first request are one request.
                 for code in (None, None, None, "rate_limited"):
                     await session.send_text("Once more.")
                     end = (await session.receive_take()).end

@@ -86,7 +86,7 @@ def test_excessive_tags_are_refused(server: RunningServer, text: str, code: str)
     assert native(server, text, tags=True, size=7).end["code"] == code
 
 
-# --- ElevenLabs' own tags, which have other brackets.
+# --- Tests of ElevenLabs' tags, which have other brackets.
 
 
 def eleven(server: RunningServer, kind: str, text: str, size: int = 1000, **fields: Any) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def test_elevenlabs_routes_support_tags_and_pronunciations(server: RunningServer
     assert (too_long.status_code, too_long.json()["detail"]["status"]) == (400, "tag_too_long")
 
 
-# --- Cartesia's own tags.
+# --- Tests of Cartesia's tags.
 
 
 def test_cartesia_clients_can_send_pronunciations(server: RunningServer) -> None:

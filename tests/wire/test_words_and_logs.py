@@ -110,7 +110,7 @@ async def ask_all(base: str, requests: list[Marked], headers: dict[str, str]) ->
     left = list(enumerate(requests))
     statuses = [0] * len(requests)
     async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=60, headers=headers) as client:
-        # Headers with an owner, and headers that a browser sends.
+        # The first header names an owner, and the others are headers that a browser sends.
         environment = {"x-voice-owner": WORD, "user-agent": WORD, "cookie": f"{WORD}={WORD}", "referer": WORD}
         client.headers.update(environment)
 

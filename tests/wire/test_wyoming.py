@@ -67,7 +67,7 @@ def answer_to(server: RunningServer, *bytes_sent: bytes) -> ReceivedEvents:
     return heard
 
 
-# --- Speech.
+# --- Tests of requests for speech.
 
 
 def test_complete_text_is_spoken(server: RunningServer) -> None:
@@ -119,7 +119,7 @@ def test_describe_and_ping_are_answered(server: RunningServer) -> None:
     assert pong.last == {"text": "there?"}
 
 
-# --- Refusals.
+# --- Tests of requests that the server refuses.
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ async def test_connections_are_limited(server: RunningServer) -> None:
             assert (await fifth.until()).last["code"] == "too_many_connections"
 
 
-# --- The port.
+# --- Tests of the port of the Wyoming protocol.
 
 
 @pytest.mark.slow

@@ -27,7 +27,8 @@ def test_model_parts_are_measured_with_their_lower_bounds(
 ) -> None:
     sizes = "--batches 1,3 --contexts 64,4096 --prompts 16,40 --frames 3 --length 300 --profile"
     tables = run(monkeypatch, tmp_path / "found.json", f"--model {endless} {sizes}")
-    assert [row["batch"] for row in tables["frames"]] == [1, 3]  # Context 4096 is skipped: slots are shorter.
+    # The context of 4096 positions is skipped, because the slots are shorter.
+    assert [row["batch"] for row in tables["frames"]] == [1, 3]
     assert [row["positions"] for row in tables["prefill"]] == [16, 40]
     assert min(tables["rates"][0].values()) >= 0
     for name in ("frames", "predictor", "prefill"):
@@ -67,7 +68,7 @@ def test_cost_of_published_sizes_equals_the_size_of_their_matrices(tmp_path: Pat
     assert predictor_cost(config, 1).weights == pytest.approx(15 * (predictor + 2048 * 1024), rel=0.01)
     frame = frame_cost(config, 1, 0)
     assert frame.weights == pytest.approx(talker + 3072 * 2048 + predictor_cost(config, 1).weights)
-    # 64 rows share the weights, and each row reads its own keys and values.
+    # The rows share the weights, but each of the 64 rows reads its own keys and values.
     more = 2 * (frame_cost(config, 64, 100).kv_cache - frame_cost(config, 64, 0).kv_cache)
     assert more == 64 * 100 * 28 * 2 * 8 * 128 * 2
     assert prefill_cost(config, 512).operations > 512 * 2 * talker

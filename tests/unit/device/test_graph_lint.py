@@ -53,7 +53,7 @@ def test_whole_frame_can_be_captured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No operator runs on the AI CPU, copies all slots or sorts without need."""
-    # This limit is below the number of codes of these checkpoints.
+    # This limit is lower than the number of codes of these checkpoints, so that their codes must be sorted.
     monkeypatch.setattr("runtime.engine.execution.slots.MAX_UNSORTED_K", 8)
     checkpoint = on_npu(spec, "custom_voice", dtype)
     frame = frame_of(checkpoint, npu, dtype)

@@ -261,7 +261,7 @@ def test_convolution_has_the_same_bits_on_arm_and_x86(tmp_path: Path) -> None:
     arm = (ARM_EMULATOR, compiled("emulated_convolution.cpp", tmp_path / "arm"))
     here = compiled("emulated_convolution.cpp", tmp_path / "here", "g++")
     for sizes in ((0, 1, 1, 20, 70, 1, 1), (1, 1, 1, 20, 70, 1, 1), (0, 3, 2, 9, 33, 2, 1), (1, 2, 13, 5, 24, 7, 3)):
-        kind, B, T, C, N, taps, dilation = sizes  # Kind 0 is float32, 1 is float16, as in products.h.
+        kind, B, T, C, N, taps, dilation = sizes  # In products.h, kind 0 is float32 and kind 1 is float16.
         weight = numbers(N, taps * C, seed=1).to((torch.float32, torch.float16)[kind])
         x, vectors = numbers(B, T + (taps - 1) * dilation, C), 9 * numbers(3, N + -N % native.TILE, seed=2)
         parts = x, vectors, numbers(B, T, N, seed=3), native.float_tiles(weight)
@@ -281,11 +281,12 @@ def test_arm_products_equal_the_numpy_reference_under_emulation(
     arm_program: Path, level: int, M: int, N: int, K: int
 ) -> None:
     x, weight = numbers(M, K), numbers(N, K, seed=1)
-    weight[:, :GROUP_WEIGHTS] = weight[:, :GROUP_WEIGHTS].sign()  # These are the largest values in 4 and in 8 bits.
+    # The signs ±1 become the largest values in 4 and in 8 bits.
+    weight[:, :GROUP_WEIGHTS] = weight[:, :GROUP_WEIGHTS].sign()
     eight, four, half = Int8.of(weight), Int4.of(weight), weight.half()
     tiles = native.int8_tiles(eight.values, eight.scales)
     blocks = native.int4_blocks(four.values, four.scales, four.offsets)
-    for kind, parts, expected in (  # The numbers are kinds of products.h.
+    for kind, parts, expected in (  # The first value is a kind of weight in products.h.
         (1, (half,), torch.from_numpy(reference.dense_product(x.numpy(), half.float().numpy()))),
         (3, tiles, expected_int8(x, eight)),
         (4, (blocks,), expected_int4(x, four)),

@@ -176,7 +176,7 @@ def test_stale_keys_after_the_row_end_are_not_attended(npu: NpuDevice, left: flo
     assert torch.equal(*outs)
 
 
-# --- Refusal of wrong masks
+# --- Tests of attention masks that are refused.
 
 
 def causal(size: int = COMPRESSED_MASK_SIZE) -> Tensor:

@@ -182,7 +182,7 @@ def test_startup_captures_every_code2wav_shape(folder_of: FolderOf, ascend: Stan
     assert streams.uncaptured == 0
 
 
-# --- Single frames
+# --- Tests of single frames.
 
 
 SETTINGS = [LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False), LevelChoice(1.0, 0, 1.0, True)]

@@ -68,7 +68,7 @@ def test_product_equals_the_product_with_dequantized_weights(made: Made) -> None
     product, weight = made(numbers(N, K, seed=1))
     rows = numbers(40, K) * torch.logspace(-3, 3, 40)[:, None]
     expected = rows @ weight.t()
-    # Number of levels to which a row is rounded. It is half of FULL on processors without VNNI.
+    # Number of integer levels to which a row is rounded. On processors without VNNI, it is half of FULL.
     levels = product.levels if isinstance(product, RoundedRowsInt8) else MAX_INT8
     most = 0.012 * MAX_INT8 / levels  # Largest rounding error of a row in 8 bits or in bfloat16.
     for found, row in zip(product(rows), expected, strict=True):

@@ -25,7 +25,7 @@ def test_unknown_settings_and_streams_are_refused(ascend: StandIn) -> None:
         ascend.npu.current_stream().wait_event(ascend.npu.Event())
 
 
-# --- Graphs
+# --- Tests of captured graphs.
 
 
 def ready(ascend: StandIn) -> StandIn:
@@ -121,7 +121,7 @@ def test_capture_requires_its_settings_pool_and_stream(ascend: StandIn) -> None:
             pass
 
 
-# --- Device
+# --- Tests of the simulated device.
 
 
 def test_tensors_of_different_devices_cannot_be_mixed(ascend: StandIn) -> None:

@@ -58,7 +58,7 @@ def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int
     ]
 
 
-# --- End of a request
+# --- Tests of the end of a request.
 
 
 def test_talker_ends_a_request_after_at_least_two_frames(speaker: Checkpoint) -> None:
@@ -102,7 +102,7 @@ def test_streamed_text_longer_than_the_slot_is_spoken_up_to_its_end(quick: Check
     assert np.array_equal(alone.codes, recorders[0].codes)
 
 
-# --- Events of a request
+# --- Tests of the events of a request.
 
 
 def test_events_are_in_order_and_count_samples(speaker: Checkpoint) -> None:
@@ -156,7 +156,7 @@ def test_statistics_cover_only_their_own_request(quick: Checkpoint) -> None:
     assert stats.prompt_tokens > 9
 
 
-# --- Waiting queue
+# --- Tests of the queue of requests that have no slot yet.
 
 
 def test_waiting_request_is_notified_when_its_place_changes(quick: Checkpoint) -> None:
@@ -183,7 +183,7 @@ def test_full_queue_drops_the_newest_request_of_the_largest_caller(quick: Checkp
     greedy = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
     engine.tick()
     polite = submit(engine, {"max_frames": 2, "caller": "b"}, {"max_frames": 2, "caller": "c"})
-    # Caller "a" has one running and one waiting request. With another request, "b" would have as many.
+    # Caller "a" has one running and one waiting request. With another request, "b" would also have two.
     with pytest.raises(Overloaded):
         engine.submit(custom_voice(caller="b"), EventRecorder())
     drain(engine)
@@ -202,7 +202,8 @@ def test_full_queue_refuses_before_the_validation(quick: Checkpoint) -> None:
     greedy = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
     with pytest.raises(Overloaded):
         engine.submit(custom_voice(caller="a", voice="nobody"), EventRecorder())
-    with pytest.raises(UnknownVoice):  # This caller has a place, but an invalid request takes no other's place.
+    # The queue would accept this caller, but an invalid request must not replace a waiting request.
+    with pytest.raises(UnknownVoice):
         engine.submit(custom_voice(caller="b", voice="nobody"), EventRecorder())
     drain(engine)
     assert [recorder.end.stats.frames for _, recorder in greedy] == [2] * 4
@@ -260,7 +261,7 @@ def test_refused_request_takes_no_queue_place(speaker: Checkpoint) -> None:
     assert not engine.tick()
 
 
-# --- Cancellation
+# --- Tests of cancelled requests.
 
 
 def test_request_can_be_cancelled_before_the_engine_reads_it(quick: Checkpoint) -> None:
@@ -316,7 +317,7 @@ def test_cancel_of_ended_or_unknown_requests_is_ignored(quick: Checkpoint) -> No
     assert speak(engine, custom_voice(max_frames=2)).end.stop_reason is StopReason.MAX_TOKENS
 
 
-# --- With and without an engine thread
+# --- Tests of engines with and without their own thread.
 
 
 def test_engine_thread_serves_requests_from_any_thread(quick: Checkpoint) -> None:
@@ -402,7 +403,7 @@ def test_engine_speak_method_raises_errors_before_it_starts(speaker: Checkpoint)
         next(engine_of(speaker).speak(custom_voice(voice="nobody")))
 
 
-# --- Several checkpoints
+# --- Tests of an engine with several checkpoints.
 
 
 def settings_of(*models: str) -> Settings:

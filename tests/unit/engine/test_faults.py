@@ -259,7 +259,7 @@ def test_death_of_the_engine_thread_is_reported_to_all_requests(
     engine.close()
 
 
-# --- Code2Wav worker
+# --- Tests of the worker that runs Code2Wav.
 
 
 @pytest.mark.logs_errors
@@ -277,7 +277,7 @@ def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeyp
         nonlocal together
         if 2 in slots:  # Slot 2 belongs to the second request.
             together = max(together, len(slots))
-            codes[slots.index(2), -1] = 10**6  # The codebooks have no entry with this number.
+            codes[slots.index(2), -1] = 10**6  # No codebook has an entry with this number, so decoding fails.
         return decode(slots, codes, stream, **kwargs)
 
     monkeypatch.setattr(streams, "decode", spoiled)

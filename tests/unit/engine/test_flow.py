@@ -25,7 +25,7 @@ def patient(engine: Engine, frames: int = 60) -> tuple[int, EventRecorder]:
     return engine.submit(custom_voice(max_frames=frames, acknowledged=True), recorder), recorder
 
 
-# --- Slow readers
+# --- Tests of clients that read their audio slowly.
 
 
 def test_reader_that_acknowledges_nothing_gets_a_bounded_number_of_frames(quick: Checkpoint) -> None:
@@ -77,7 +77,7 @@ def test_request_without_acknowledgements_is_never_paused(quick: Checkpoint) -> 
     assert len(speak(engine, custom_voice(max_frames=20)).codes) == 20
 
 
-# --- Rows ahead of playback
+# --- Tests of rows whose audio is far ahead of playback.
 
 
 @pytest.fixture
@@ -91,7 +91,8 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, clock=VirtualClock())
-    speak(engine, custom_voice(max_frames=3))  # This request measures the durations that the scheduler uses.
+    # This request measures the durations of frames and chunks, which the scheduler uses.
+    speak(engine, custom_voice(max_frames=3))
     engine.submit(custom_voice(max_frames=9), recorder := EventRecorder())
     table = core_of(engine).table
     while not table.sampled[0]:
@@ -135,7 +136,7 @@ def test_acknowledgements_of_unknown_requests_are_ignored(quick: Checkpoint) -> 
     assert len(speak(engine, custom_voice(max_frames=2)).codes) == 2
 
 
-# --- Waiting queue
+# --- Tests of the queue of requests that have no slot yet.
 
 
 def test_wait_estimate_is_sent_after_slots_have_been_used(quick: Checkpoint) -> None:
@@ -232,7 +233,7 @@ def test_retry_after_of_a_refusal_has_a_minimum(quick: Checkpoint) -> None:
     drain(engine)
 
 
-# --- Cancellation and prefill
+# --- Tests of requests that are cancelled during prefill.
 
 
 def test_request_can_be_cancelled_during_chunked_prefill(quick: Checkpoint) -> None:

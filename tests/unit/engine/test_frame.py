@@ -206,7 +206,8 @@ def test_streamed_row_generates_at_most_one_frame_per_text_id(speaker: Checkpoin
     ]
     assert [slot_cache.inputs[slot].text_frames for slot in taken] == [1, 3, UNLIMITED_FRAMES, UNLIMITED_FRAMES]
     slot_cache.write(taken)
-    # The slot has fewer positions than these IDs. All IDs are counted, and those without a position are dropped.
+    # The slot has fewer positions than there are text IDs here. All IDs are counted, and IDs without a position are
+    # dropped.
     slot_cache.append_text(taken[0], [5] * 200)
     assert slot_cache.inputs[taken[0]].text_frames == 201
     assert slot_cache.trailing[taken[0]].tolist() == [5] * 160

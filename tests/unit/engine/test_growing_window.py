@@ -26,7 +26,7 @@ from tests.support.engines import Codes, cloned, custom_voice, engine_of, speak_
 
 pytestmark = pytest.mark.slow
 
-BATCHES = (4, 1, 3, 8, 2)  # Sizes of consecutive batches on one engine.
+BATCHES = (4, 1, 3, 8, 2)  # Sizes of the batches that run one after the other on the same engine.
 
 
 class Attending:

@@ -213,7 +213,7 @@ def test_flush_does_not_split_an_incomplete_tag(engine: Engine) -> None:
     assert np.array_equal(recorder.codes, codes_of(engine, ("Hello world.", None), ("You speak.", "excited")))
 
 
-# --- Checkpoints that ignore styles
+# --- Tests of checkpoints that ignore styles.
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +255,7 @@ def test_clone_ignores_style_tags_and_a_described_voice_appends_them(cloner: Che
     assert np.array_equal(described.codes[2:], alone.codes)
 
 
-# --- Refused tags
+# --- Tests of tags that the engine refuses.
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_row_with_cross_checkpoint_embeddings_shares_a_batch(loaded: Loaded, spe
         mixed.append(said(runner, prompts, (False, True)))
     for ours, truth in zip(*mixed, strict=True):
         assert np.array_equal(ours.codes, truth.codes)
-    # The second row is the last row in frames that contain both rows.
+    # If a frame contains both rows, the second row is its last row.
     assert all(
         np.array_equal(one.codes[-1], other.codes[-1]) for one, other in zip(alone[2:], mixed[0][2:], strict=True)
     )

@@ -65,7 +65,7 @@ def tick_until(engine: Engine, come: Callable[[], bool]) -> None:
     raise AssertionError("it did not come")
 
 
-# --- Streaming layout
+# --- Tests of text that arrives while the speech is generated.
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -294,7 +294,7 @@ def test_waiting_for_text_is_reported_only_after_a_possible_sentence_end(
     drain(engine)
 
 
-# --- Texts that cannot be spoken
+# --- Tests of texts that cannot be spoken.
 
 
 BAD = [
@@ -338,7 +338,7 @@ def test_queued_request_with_invalid_text_leaves_the_queue(quick: Checkpoint, te
     assert engine.load().active == engine.load().waiting == 0
 
 
-# --- Segments of whole sentences
+# --- Tests of segments that contain whole sentences.
 
 
 def sentence_wise(**kwargs: object) -> SpeechRequest:
@@ -394,7 +394,7 @@ def test_clone_with_reference_codes_speaks_streamed_text_by_sentence(cloner: Che
     assert recorder.end.stats.parts == 2
 
 
-# --- Cancellation
+# --- Tests of cancelled requests.
 
 
 @pytest.mark.parametrize("when", range(0, 12, 2))

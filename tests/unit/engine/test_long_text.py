@@ -106,7 +106,7 @@ def test_text_streamed_at_once_has_the_segments_of_the_complete_text(short: Chec
     assert [part.text for part in text_stream.segments] == SENTENCES_IN_PARTS[:1]
 
 
-# --- Streaming layout
+# --- Tests of text that arrives while the speech is generated.
 
 LONG = " ".join(SENTENCES * 2)
 

@@ -61,7 +61,7 @@ def test_combined_top_k_and_top_p_equal_two_separate_sorts(seed: int, ties: bool
         pick(
             scores,
             LevelSettings(torch.ones(rows), top_k, top_p, torch.zeros(rows, dtype=torch.bool), codes, True, once),
-            noise * 5,  # The noise is scaled, so that improbable codes of the allowed set are also sampled.
+            noise * 5,  # The noise is scaled, so that improbable codes among the allowed codes are also sampled.
         )
         for once in (False, True)
     ]

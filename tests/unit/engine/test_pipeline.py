@@ -56,7 +56,7 @@ def ending_after(engine: Engine, frames: int) -> Engine:
     return engine
 
 
-# --- Rows that end while one of their frames is in flight
+# --- Tests of rows that end while one of their frames is in flight.
 
 
 @pytest.mark.parametrize("most", [None, 10])
@@ -119,7 +119,7 @@ def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Ch
     alone, device = speak(engine_of(quick), request), LateDevice(0, 0.0)
     modes = dict.fromkeys(Mode, ModeSettings(prefills=8))  # GPUs have the same limit of prefills.
     engine, recorder = engine_of(quick, slots=2, device=device, modes=modes), EventRecorder()
-    # Because this list contains a thread, the engine does not wait for the device.
+    # The engine itself waits for the device only if the waiter has no threads, so the test adds a thread.
     engine.completion_waiter.threads.append(threading.current_thread())
     engine.submit(request, recorder)
     engine.tick()
@@ -154,7 +154,7 @@ def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
     engine, recorder = engine_of(quick, device=LateDevice(0, 0.0)), EventRecorder()
     ticket = engine.submit(streamed("", open_text=True, max_frames=12), recorder)
     engine.append(ticket, "Hello ")
-    # Because this list contains a thread, the engine does not wait for the device.
+    # The engine itself waits for the device only if the waiter has no threads, so the test adds a thread.
     engine.completion_waiter.threads.append(threading.current_thread())
     run_turns(engine, 3)
     assert not core_of(engine).table.speaking.any()
@@ -167,7 +167,7 @@ def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
     assert_same(recorder, expected)
 
 
-# --- Number of frames in flight
+# --- Tests of the number of frames in flight.
 
 
 def test_at_most_one_frame_is_launched_ahead_of_results(quick: Checkpoint) -> None:
@@ -217,7 +217,7 @@ def test_device_events_wake_the_engine_thread(quick: Checkpoint) -> None:
     assert_all_same(recorders, expected)
 
 
-# --- Graphs
+# --- Tests of captured graphs.
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 9, 10])

@@ -28,7 +28,8 @@ FEWEST = 10  # Minimum expected number of samples of a code that forms its own c
 SETTINGS: list[dict[str, Any]] = json.loads((DATA / "sampling.json").read_text(encoding="utf-8"))
 TRUTH = arrays("sampling")
 VOCAB, CODES, EOS = 1088, 64, 166
-AT_ONCE = torch.zeros(1, dtype=torch.int64)  # Values of `hold_until` for rows in which EOS is allowed from the start.
+# Value of `hold_until` for rows in which EOS is allowed from the first frame.
+AT_ONCE = torch.zeros(1, dtype=torch.int64)
 
 per_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting["name"])
 

@@ -37,7 +37,7 @@ def speaking(
     ), table
 
 
-# --- One listener
+# --- Tests of the scheduler with one request.
 
 
 @pytest.mark.parametrize("max_in_flight", [0, 1])
@@ -88,7 +88,7 @@ def test_chunks_are_limited_to_the_code2wav_work_limit() -> None:
     assert max(both[0].chunks + both[1].chunks) == 4
 
 
-# --- Many listeners
+# --- Tests of the scheduler with several requests.
 
 
 @pytest.mark.parametrize("max_in_flight", [0, 1])
@@ -140,7 +140,7 @@ def test_every_client_is_served_to_the_end(arrivals: list[float], share: float, 
     ]
 
 
-# --- Rows of the next frame
+# --- Tests of the selection of rows for the next frame.
 
 
 def test_rows_far_ahead_yield_only_if_slots_are_scarce() -> None:
@@ -227,7 +227,7 @@ def test_row_never_overwrites_codes_without_audio() -> None:
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == []
 
 
-# --- Order of audio chunks
+# --- Tests of the order in which audio chunks are decoded.
 
 
 def test_first_chunks_are_decoded_in_request_order() -> None:
@@ -286,7 +286,7 @@ def test_last_frames_of_an_ended_row_are_not_delayed() -> None:
     assert [chunk.size for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [3]
 
 
-# --- Batches of chunks
+# --- Tests of batches of audio chunks.
 
 
 def in_company(*pending: int, batch_fill_ratio: float = 0.5) -> tuple[Scheduler, SequenceTable]:
@@ -388,7 +388,7 @@ def test_waiting_for_a_batch_causes_no_gap_and_no_late_end(arrivals: list[float]
     assert [nobody_waits_for(listener.gap_s) for listener in listeners] == [0.0] * len(listeners)
 
 
-# --- Sent audio
+# --- Tests of the accounting of sent audio.
 
 
 def test_record_emitted_extends_buffers_and_returns_rows_with_an_underrun() -> None:

@@ -10,7 +10,8 @@ from runtime.engine.scheduling.segment_runner import Step, next_step
 
 FLAGS = ("is_too_short", "has_all_frames", "is_segment_open", "has_next", "is_text_closed")
 
-# A dash matches both values. The first matching line applies.
+# Each line has the values of FLAGS and the resulting step. A dash stands for either value. The first matching line
+# applies.
 TABLE = """
 1 - - - -  REPEAT
 0 1 - - -  DRAIN

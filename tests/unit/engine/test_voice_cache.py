@@ -101,7 +101,7 @@ def test_only_equal_references_have_equal_keys() -> None:
 def test_cache_size_is_limited_by_the_setting(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner, prompt_cache=2)
     reads = counted(voices_of(engine), "read", monkeypatch)
-    # When the cache needs space for 1.6, the entry 1.4 is the least recently used.
+    # When the reference of 1.6 s needs space in the cache, the reference of 1.4 s is the least recently used.
     for seconds in (1.2, 1.4, 1.2, 1.6, 1.2, 1.4):
         speak(engine, cloned(seconds=seconds, x_vector_only=True, max_frames=1))
     lengths = [round(len(args[0].samples) / 24_000, 1) for args in reads]
@@ -116,7 +116,7 @@ def test_cache_of_size_zero_still_serves_requests(cloner: Checkpoint) -> None:
     assert not voices_of(engine).cached_voices
 
 
-# --- Requests with a prepared prompt
+# --- Tests of requests whose prompt is already prepared.
 
 
 def test_prompt_of_the_same_checkpoint_avoids_encoding(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_forged_prompt_is_not_used_for_another_voice(cloner: Checkpoint) -> None
     assert np.array_equal(honest.pcm, expected.pcm)
 
 
-# --- Failures and cancellation
+# --- Tests of failed and cancelled preparations.
 
 
 class Gate:
@@ -294,7 +294,7 @@ def test_audio_failure_after_the_reference_is_not_cached(cloner: Checkpoint, mon
     assert np.array_equal(whole.pcm, speak(engine_of(cloner), cloned(max_frames=3)).pcm)
 
 
-# --- Speaker embeddings of clients
+# --- Tests of speaker embeddings that a client sends.
 
 
 def of_embedding(x_vector: NDArray[np.float32]) -> SpeechRequest:
@@ -332,7 +332,7 @@ def test_speaker_embedding_of_any_size_affects_no_other_row(cloner: Checkpoint, 
     assert np.array_equal(beside.codes, alone.codes)
 
 
-# --- Prepared prompts
+# --- Tests of preparing a prompt before its first request.
 
 
 def test_prepared_prompt_equals_the_prompt_of_a_request(cloner: Checkpoint) -> None:

@@ -42,7 +42,8 @@ def test_recording_is_encoded_in_the_shortest_fitting_graph(
     speaker, speech = cloner.speaker_encoder, cloner.speech_tokenizer.encoder
     assert speaker is not None
     lengths = counted(speaker, "forward", monkeypatch)
-    # The long recording runs before a shorter recording in the same graph, so that a stale buffer is detected.
+    # In the same graph, a long recording runs before a shorter recording, so that samples that remain in the buffer are
+    # detected.
     for seconds, buffer_s in ((3.1, 3.2), (1.7, 3.2), (1.6, 1.6), (1.2, 1.6), (3.5, 3.5)):
         samples = voice(seconds, 5)
         with torch.inference_mode():

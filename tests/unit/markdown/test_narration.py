@@ -26,7 +26,7 @@ def split(text: str, *, quotes: bool = True, actions: bool = True) -> list[tuple
         ("Hello. *waves at him* Bye.", [(T, "Hello. "), (A, "waves at him"), (T, " Bye.")]),
         ("他说：「你好。」她走了。", [(T, "他说："), (Q, "「你好。」"), (T, "她走了。")]),
         ("Er sagte: „Ja.“ Dann ging er.", [(T, "Er sagte: "), (Q, "„Ja.“"), (T, " Dann ging er.")]),
-        # Asterisks and quotes within a sentence mark emphasis or single words.
+        # Within a sentence, asterisks and quotes mark emphasis or single words, so the text is not split.
         ('The "best" coffee is *very* good.', [(T, 'The "best" coffee is *very* good.')]),
         ("**Bold.** 2 * 3 * 4, a*b*c", [(T, "**Bold.** 2 * 3 * 4, a*b*c")]),
         ('One " alone.', [(T, 'One " alone.')]),

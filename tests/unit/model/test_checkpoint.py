@@ -54,7 +54,8 @@ def test_loaded_weights_do_not_change_with_their_files(folder: Path) -> None:
     networks = checkpoint.talker, checkpoint.speech_tokenizer.code2wav, checkpoint.speech_tokenizer.encoder
     before = [weight.clone() for network in networks for weight in network.state_dict().values()]
     for path in folder.rglob("*.safetensors"):
-        with path.open("r+b") as file:  # The same file, so mapped memory would change.
+        # The file is overwritten in place, because this would change memory that is mapped to it.
+        with path.open("r+b") as file:
             file.seek(path.stat().st_size // 2)
             file.write(bytes(path.stat().st_size // 2))
     after = (weight for network in networks for weight in network.state_dict().values())

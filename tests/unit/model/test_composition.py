@@ -36,7 +36,8 @@ from tests.support.engines import cloned, custom_voice, engine_of, speak, speak_
 
 ROWS = "base_model.model.model.codec_embedding.token_adapter.trainable_tokens_delta"
 LAYER = "base_model.model.model.layers.0.self_attn.q_proj"
-ROW, LAST_CODE, EOS = 1000, 63, 166  # Rows of the checkpoint "brief". The first one has no meaning.
+# Codes of the checkpoint "brief": a code without a meaning, the last code of audio, and EOS.
+ROW, LAST_CODE, EOS = 1000, 63, 166
 CPU = EngineSettings(device="cpu", dtype="float32", max_slots=2, max_model_len=256)
 DRAWN = Sampling(temperature=1.0, top_k=8)
 

@@ -18,7 +18,8 @@ from tests.support.signals import voice
 X_VECTOR_ATOL = 2e-6  # A padded buffer adds zeros to the sums, which changes their rounding.
 BUFFER = 20 * 3840  # Number of samples in 3.2 s: a whole number of frames of both encoders.
 
-# Whole frames, one sample more, one sample less, half a frame of the last downsampling, and an odd length.
+# Number of samples: whole frames, one sample more, one sample less, half a frame of the last downsampling, and an odd
+# number.
 LENGTHS = (24_000, 38_400, 38_401, 38_399, 39_360, 57_123)
 
 

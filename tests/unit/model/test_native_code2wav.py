@@ -29,7 +29,7 @@ from tests.support.sound_networks import SMALL, random_network
 pytestmark = pytest.mark.skipif(not native.fuses(), reason="no C++ compiler built the operator")
 
 LEVELS = range(torch.ops.voicewright.use_level(-1) + 1 if native.is_loaded() else 0)
-# No width is a multiple of a tile, and heads share keys.
+# In this configuration, no width is a multiple of a tile, and several heads share keys.
 ODD = replace(
     SMALL,
     codebook_dim=26,
@@ -44,7 +44,7 @@ ODD = replace(
     upsampling_ratios=(3,),
 )
 SLOTS, FRAMES = 5, 11
-ROUNDING_STEPS = 2  # Of 32,767 to full scale.
+ROUNDING_STEPS = 2  # Maximum difference in steps of 16-bit samples.
 
 
 @pytest.fixture(params=[SMALL, ODD], ids=["small", "odd"], scope="module")

@@ -105,7 +105,7 @@ def in_chunks(streams: Streams, slots: list[int], codes: Tensor, ends: list[int]
 def test_kernel_audio_equals_the_pytorch_network_from_the_first_frame(
     folder_of: FolderOf, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "fuses", lambda dtype: False)  # As on a card, modules keep their weights.
+    monkeypatch.setattr(native, "fuses", lambda dtype: False)  # The modules keep their weights, as on a GPU or an NPU.
     checkpoint = load_checkpoint(str(folder_of(spec, "base")), CPU, torch.float32)
     network = checkpoint.speech_tokenizer.code2wav
     codes = codes_of(network, 2, 4)
@@ -133,7 +133,7 @@ def test_streams_can_join_and_leave_a_batch_and_reopened_streams_have_no_old_sta
         streams.sound.memory.fill_(float("nan"))
         streams.sound.rings.fill_(float("nan"))
     done = {0: 0, 1: 0, 2: 0, 3: 0}
-    places = {0: 4, 1: 0, 2: 1, 3: 4}  # The last stream reuses the slot of the first stream.
+    places = {0: 4, 1: 0, 2: 1, 3: 4}  # Slots of the streams. The last stream reuses the slot of the first stream.
     heard: dict[int, list[Tensor]] = {row: [] for row in done}
     for members, size in (([0], 3), ([0, 1], 4), ([1, 0], 5), ([2, 1], 2), ([3, 2], 6), ([2, 3], 4), ([3], 2)):
         for row in members:
@@ -178,7 +178,8 @@ def test_captured_warm_up_steps_equal_one_pass(small: Code2Wav, reference: int) 
     with torch.inference_mode():
         graphs.capture(after.captures())
     assert device.captured == len(list(after.works()))
-    after(codes_of(small, 1, 9, seed=4)[0])  # Encode another reference, whose state must have no effect.
+    # The state of an earlier reference must have no effect on the next reference.
+    after(codes_of(small, 1, 9, seed=4)[0])
     sound = after(codes[0, :reference])
     with torch.inference_mode():
         streams.sound.write_state(2, sound.state)

@@ -105,7 +105,7 @@ def test_full_disk_changes_nothing(folder: DictionaryFolder, monkeypatch: pytest
     assert folder.find(made.id) == made
 
 
-# --- owners
+# --- Tests of dictionaries of several owners.
 
 
 def of(libraries: OwnerLibraries, owner: str) -> OwnerDictionaries:

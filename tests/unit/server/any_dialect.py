@@ -33,7 +33,8 @@ class AnyDialect(RuleBasedStateMachine):
 
     def begin(self, driver: SessionDriver, clock: Clock) -> None:
         self.driver, self.clock = driver, clock
-        self.running: dict[int, bool] = {}  # True if the running request with this number may still receive text.
+        # The keys are the numbers of running requests. The value is True if the request may still receive text.
+        self.running: dict[int, bool] = {}
         self.used: set[int] = set()
         self.reading: list[int] = []
         self.is_over = False
@@ -118,7 +119,8 @@ class AnyDialect(RuleBasedStateMachine):
         self.after()
 
     @rule(text=st.sampled_from(["{", "[]", "{}", '{"type":7}', '{"context_id":{}}', '{"a":1,"a":2}']))
-    @precondition(lambda self: self.clock.now > 60)  # An earlier error would end most sequences.
+    # Invalid messages are sent only after the first minute, because an earlier error would end most sequences.
+    @precondition(lambda self: self.clock.now > 60)
     def nonsense(self, text: str) -> None:
         self.driver.receive(text)
         self.after()

@@ -139,7 +139,7 @@ class SessionDriver:
             return "sound"
         if isinstance(item, Close):
             return f"close {item.code}"
-        if "type" not in item:  # Only messages of ElevenLabs' API have no type.
+        if "type" not in item:  # Only messages of ElevenLabs' API have no field `type`.
             return str(item.get("error") or ("final" if item["isFinal"] else "audio"))
         if item["type"] == "error":
             return str(item.get("code") or item.get("error_code") or item["data"]["code"])

@@ -48,7 +48,7 @@ class Client:
         return await self.inbox.get()
 
     async def send(self, message: Any) -> None:
-        # Close messages are never blocked, as in connections.WebSocketConnection.
+        # A close message is sent even if the client does not read, as in connections.WebSocketConnection.
         if message["type"] != "websocket.close":
             await self.reads.wait()
         text = message.get("text")

@@ -21,7 +21,7 @@ from tests.unit.server.dialects import Clock, DialectDriver, cartesia, elevenlab
 STREAM = {"type": "session.config", "stream_audio": True, "response_format": "pcm"}
 
 
-# --- vLLM-Omni: each state with each message
+# --- Tests of vLLM-Omni's API: each message in each state of the session.
 
 OMNI_MESSAGES: dict[str, Any] = {
     "config": STREAM,
@@ -87,7 +87,7 @@ def test_every_pair_of_omni_state_and_message_has_a_response(state: str, message
     assert named(driver) == OMNI_ANSWERS[state].get(message, "")
 
 
-# --- Cartesia: each state with each message
+# --- Tests of Cartesia's API: each message in each state of the session.
 
 CARTESIA_MESSAGES: dict[str, Any] = {
     "words": {"context_id": "c", "transcript": "More.", "continue": True},
@@ -184,7 +184,7 @@ def test_every_pair_of_cartesia_state_and_message_has_a_response(state: str, mes
     assert named(driver) == CARTESIA_ANSWERS[state].get(message, "")
 
 
-# --- Wyoming: each state with each message
+# --- Tests of the Wyoming protocol: each message in each state of the session.
 
 WYOMING_MESSAGES: dict[str, Any] = {
     "describe": {"type": "describe", "data": {}},
@@ -258,7 +258,7 @@ def test_every_pair_of_wyoming_state_and_message_has_a_response(state: str, mess
     assert named(driver) == WYOMING_ANSWERS[state].get(message, "")
 
 
-# --- random sequences
+# --- Tests of random sequences of messages.
 
 
 class AnyOmni(AnyDialect):
@@ -274,7 +274,8 @@ class AnyOmni(AnyDialect):
         self.fields: dict[str, Any] = {"type": "session.config", "split_granularity": split}
         self.fields |= {"stream_audio": True, "response_format": "pcm"} if stream else {}
         self.fields |= {"ref_audio": "AAAA", "ref_text": "x"} if base else {}
-        self.place: tuple[int, int] | None = None  # Utterance and sentence index of the open sentence.
+        # Number of the utterance and number of the sentence that is being sent.
+        self.place: tuple[int, int] | None = None
         self.turns = self.sentences = self.bytes = 0
         self.driver.send(self.fields)
         self.after()
@@ -428,7 +429,8 @@ class AnyWyoming(AnyDialect):
     @rule(
         kind=st.sampled_from(["synthesize", "synthesize-chunk"]), text=st.sampled_from(["far too long to be said", 7])
     )
-    @precondition(lambda self: self.clock.now > 60)  # An earlier error would end most sequences.
+    # Invalid messages are sent only after the first minute, because an earlier error would end most sequences.
+    @precondition(lambda self: self.clock.now > 60)
     def wrong(self, kind: str, text: Any) -> None:
         self.driver.send({"type": kind, "data": {"text": text}})
         self.after()

@@ -107,7 +107,7 @@ def test_each_context_has_its_own_flush_delay() -> None:
     assert [command.utterance for command in driver.commands if isinstance(command, Flush)] == [1]
 
 
-# --- Cartesia
+# --- Tests of Cartesia's API.
 
 
 def generation(transcript: str, **fields: Any) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def test_cartesia_delay_is_set_by_the_client_or_three_seconds(fields: dict[str, 
     assert waits(driver, clock, 5.0) == 1
 
 
-# --- vLLM-Omni
+# --- Tests of vLLM-Omni's API.
 
 
 def test_omni_sentence_without_trailing_space_is_spoken_after_the_delay() -> None:

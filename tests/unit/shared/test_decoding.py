@@ -59,7 +59,7 @@ def wav(body: bytes, tag: int = 1, channels: int = 1, rate: int = RATE, bits: in
     return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
 
 
-# --- WAV reader of this process
+# --- Tests of WAV files, which are decoded without a child process.
 
 
 @pytest.mark.parametrize("kind", ["WAV", "WAVEX"])
@@ -154,7 +154,7 @@ def test_overlong_wav_is_refused_before_conversion() -> None:
         read_wav(wav(bytes(RATE * 2 * 3), rate=RATE), limit_s=2.8)
 
 
-# --- child process
+# --- Tests of other formats, which are decoded in a child process.
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_decompression_bomb_costs_little_cpu_time(kind: str, subtype: str) -> No
     assert sum(os.times()[:4]) - start < 8
 
 
-# --- M4A
+# --- Tests of M4A files.
 
 
 def m4a(seconds: float = 1.5, codec: str = "aac", rate: int = 44_100, layout: str = "mono") -> bytes:

@@ -213,7 +213,7 @@ def test_abandoned_encoder_ends_its_threads_without_garbage_collection(
             encoder.add(PCM[: 12 * FRAME_BYTES])
             most = max(most, native_threads())
             del encoder
-        until(lambda: native_threads() <= before)  # A joined thread may be listed for a moment.
+        until(lambda: native_threads() <= before)  # A thread that has ended may still be listed for a moment.
         assert before < most
     finally:
         gc.enable()

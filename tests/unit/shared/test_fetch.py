@@ -33,7 +33,8 @@ class Trap:
     asked: list[tuple[str, str]] = field(default_factory=list)  # Path and Host header of each request.
     body: bytes = SOUND
     target: str = "https://voices.example/sound"  # Target of the redirect at /away.
-    closed: threading.Event = field(default_factory=threading.Event)  # Set if the client leaves /endless.
+    # The event is set when the client closes its connection to /endless.
+    closed: threading.Event = field(default_factory=threading.Event)
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def trap() -> Iterator[Trap]:
             return connection, address
 
         def handle_error(self, *_: object) -> None:
-            return  # The tested clients disconnect early.
+            return  # Ignore errors, because the tested clients disconnect early.
 
     server = Server(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

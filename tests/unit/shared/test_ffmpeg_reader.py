@@ -128,7 +128,7 @@ def test_playlist_opens_no_other_file(is_open: bool, tmp_path: Path, monkeypatch
         read_any(playlist, limit_s=60)
 
 
-# --- damage and limits
+# --- Tests of damaged files and of limits.
 
 
 @pytest.mark.parametrize(("container", "codec"), [("flac", "flac"), ("webm", "libopus"), ("mp3", "libmp3lame")])
@@ -160,7 +160,7 @@ def test_recording_of_exactly_the_limit_is_accepted_at_every_rate(container: str
     assert len(samples) == 7 * 24_000
 
 
-# --- channels that cancel each other out
+# --- Tests of channels that cancel each other out.
 
 
 def wav(channels: NDArray[np.float32]) -> bytes:

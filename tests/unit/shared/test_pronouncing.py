@@ -18,7 +18,7 @@ from runtime.shared.inline_tags import tag_pattern
 from runtime.shared.pronouncing import Dictionary, Entry, GrowingPronunciation, dictionary_of, replace_words
 from tests.support.least_times import least_times
 
-MAX_RATIO = 3.0  # Maximum ratio of the times for double the input. Quadratic work has a ratio of 4.
+MAX_RATIO = 3.0  # Maximum ratio of the durations for double the input. The ratio is 4 if the time is quadratic.
 TAG = tag_pattern(Limits(max_instruct_chars=12), brackets=True)
 ENTRIES = (
     *(("New York", "the Apple"), ("York", "Yorick"), ("Nguyen", "Win"), ("3", "three"), ("café", "coffee")),

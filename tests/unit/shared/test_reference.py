@@ -210,7 +210,7 @@ def damaged(whole: bytes) -> Iterator[bytes]:
 def test_damaged_wav_header_is_decoded_or_refused() -> None:
     for data in damaged(encoded(VOICE[:36_000], subtype="PCM_16")):
         if not is_plain_wav(data):
-            continue  # Another reader decodes these files.
+            continue  # Files that are not plain WAV are decoded by another reader.
         try:
             read = read_reference(data, LIMITS)
         except BadReferenceAudio:

@@ -273,7 +273,7 @@ def test_unusable_store_folder_is_reported_and_speech_works_without_it(tmp_path:
     assert (tmp_path / "file").read_text() == "in the way"
 
 
-# --- Deletion of old data
+# --- Tests of the deletion of old data.
 
 
 def test_recycle_bin_is_purged_at_startup_and_periodically(folder: Path) -> None:
@@ -312,7 +312,7 @@ def test_visitor_data_expires_and_host_data_does_not(folder: Path) -> None:
         assert [len(store.scripts.all(owner)) for owner in owners] == [1, 0, 1]
 
 
-# --- Persistence of the folder
+# --- Tests of the warning that the data folder is not persistent.
 
 MOUNTS = """overlay / overlay rw 0 0
 /dev/sda1 /data ext4 rw 0 0

@@ -24,7 +24,7 @@ DEEP = "[" * 960 + "]" * 960
 BOTTOMLESS = "[" * 100_000 + "]" * 100_000
 LONG = "9" * 4000
 
-# JSON values as text, because some values are malicious only in their notation.
+# JSON values as text, because some of them differ from ordinary values only in their notation.
 WRITTEN = [
     *(r'"\ud800"', r'"\udfff\ud800"', r'"\u0000"', '"\U0001f600"', f'"{"a" * 5000}"', '""'),
     *(LONG, "18446744073709551616", "1e999", "-0.0", "1e-400", "NaN", "-Infinity", "null", "true"),

@@ -172,7 +172,7 @@ def test_script_in_the_recycle_bin_is_kept_if_its_deletion_frees_too_little(fold
             add(store, "visitor:one", reference=random.Random(1).randbytes(1_100_000))
         store.scripts.restore("visitor:one", "new")
         store.scripts.delete("visitor:one", "new")
-        store.scripts.put("visitor:one", "third", long)  # Only the oldest script has to be removed.
+        store.scripts.put("visitor:one", "third", long)  # The new script needs the space of the oldest script only.
         assert store.scripts.restore("visitor:one", "new")
         with pytest.raises(NotKept):
             store.scripts.restore("visitor:one", "old")

@@ -126,7 +126,7 @@ OF_CHECKPOINTS = {code for code, kind in BY_CODE.items() if issubclass(kind, Set
 @pytest.mark.parametrize("code", sorted(OF_CHECKPOINTS))
 def test_page_has_a_text_for_every_checkpoint_error_code(code: str) -> None:
     if PLACE.sub("{}", BY_CODE[code].sentence) in SHAPES and "{why}" not in BY_CODE[code].sentence:
-        return  # The page displays the complete message.
+        return  # The page displays the server's own message.
     for language in languages():
         plain = words(language).get(f"server.error.{code}.plain", words(language).get(f"server.error.{code}", "{}"))
         assert "{" not in plain, language

@@ -37,7 +37,7 @@ def test_lines_begin_at_their_times_and_the_file_has_the_given_length(client: ht
     take = save(client, pcm_of(1.0, 1))["id"]
     clips = [
         {"take": take, "line": 1, "starts_s": 0.5},
-        {"silence_s": 5.0, "line": 1},  # Pauses after a line have no effect.
+        {"silence_s": 5.0, "line": 1},  # In a timed export, a pause after a line has no effect.
         {"silence_s": 3.0},
         {"take": take, "line": 2, "starts_s": 2.0},
         {"take": take, "line": 3, "starts_s": 5.25},

@@ -252,7 +252,7 @@ async def test_socket_of_a_visitor_uses_its_own_voices(running: RunningServer) -
     await relay.aclose()
 
 
-# --- Bin
+# --- Tests of the bin, which contains deleted voices.
 
 
 def test_voices_in_the_recycle_bin_expire(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ YEAR = 365 * 86400.0
 def test_clock_jump_is_logged_once() -> None:
     wall, passed = 1000.0, 0.0
     clock = WallClock(lambda: wall, lambda: passed)
-    wall, passed = wall + 3600, passed + 3601  # This clock runs slightly slow.
+    wall, passed = wall + 3600, passed + 3601  # The wall clock advances by one second less than the monotonic clock.
     assert clock.jumped_s() == 0
     wall, passed = wall + YEAR, passed + 3600
     assert clock.jumped_s() == pytest.approx(YEAR - 3600)

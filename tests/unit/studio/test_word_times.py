@@ -101,7 +101,7 @@ def test_recording_without_most_of_the_text_is_not_aligned(known: Known) -> None
     assert align(sound[: SAMPLE_RATE // 2], SAMPLE_RATE, TEXT, "en") is None
 
 
-# --- Validation of an aligner's result
+# --- Tests of the validation of an aligner's result.
 
 
 def test_aligner_words_may_be_split_differently_and_lack_punctuation() -> None:
@@ -158,7 +158,7 @@ def test_captions_are_sentences_of_at_most_two_lines() -> None:
     assert len(rest) == 3
 
 
-# --- Route of the studio
+# --- Tests of the studio's route for word times.
 
 MODULE = """
 import os, time

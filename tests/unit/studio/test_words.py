@@ -18,7 +18,8 @@ OTHERS = [code for code in languages() if code != "en"]
 
 IN_MARKUP = re.compile(r'data-(?:i18n(?:-[a-z-]+)?|vw-speak)="([^"]+)"')
 IN_SCRIPT = re.compile(r"\bt\(\s*'([a-z][\w.]+)'")
-BUILT = re.compile(r"\bt\(\s*`([a-z][\w.]*)\$\{")  # First part of a key whose last part is computed.
+# Pattern of a call whose key has a constant beginning and a computed end.
+BUILT = re.compile(r"\bt\(\s*`([a-z][\w.]*)\$\{")
 PLACE = re.compile(r"\{(\w+)(?:\|[^|}]*\|[^}]*)?\}")
 TEXT = re.compile(r'data-i18n="([^"]+)"[^>]*>([^<]*)<')
 

@@ -43,7 +43,7 @@ def speech() -> Samples:
     return generate()
 
 
-# --- speech detection
+# --- Tests of speech detection.
 
 
 def test_speech_is_detected_between_noises(speech: Samples) -> None:
@@ -77,14 +77,14 @@ def test_speech_detection_ignores_short_gaps_and_clicks() -> None:
     likely = np.zeros(100, np.float32)
     likely[10:30] = 0.9
     likely[20:22] = 0.1  # The gap is shorter than a pause.
-    likely[50:53] = 0.9  # Click of 0.1 s.
+    likely[50:53] = 0.9  # Click with a duration of 0.1 s.
     likely[60:80] = 0.6
-    likely[65:80] = 0.4  # Quieter speech.
+    likely[65:80] = 0.4  # Speech at a lower level.
     found = by_likelihood(likely, 0.032)
     assert np.flatnonzero(found.windows).tolist() == [*range(10, 30), *range(60, 80)]
 
 
-# --- trimming
+# --- Tests of trimming a recording to its speech.
 
 
 def test_recording_is_trimmed_to_speech_and_ends_in_a_pause(speech: Samples) -> None:
@@ -119,7 +119,7 @@ def test_trailing_pause_does_not_exceed_the_reference_limit() -> None:
     assert len(prepare_recording(longest, None, LIMITS).samples) == 60 * SAMPLE_RATE
 
 
-# --- advice
+# --- Tests of the advice about a recording.
 
 
 def test_good_recording_gets_no_advice(speech: Samples) -> None:
@@ -169,7 +169,7 @@ def test_music_and_noise_are_reported_by_their_level_below_the_speech(
     levels = found.levels
     assert levels.speech_db is not None
     if levels.pauses_db is not None:
-        # The level of the speech includes that of the sound, which is 3 dB if they are equal.
+        # The level of the speech includes the level of the noise. If both are equal, the sum is 3 dB higher.
         expected = 10 * np.log10(1 + 10 ** (below_db / 10))
         assert levels.speech_db - levels.pauses_db == pytest.approx(expected, abs=3)
     assert ("noise" in {hint.code for hint in found.advice}) == (below_db < 20 and levels.pauses_db is not None)
@@ -202,7 +202,7 @@ def test_advice_is_one_sentence_per_fault() -> None:
         assert "\n" not in hint.sentence
 
 
-# --- examination report
+# --- Tests of the complete examination report.
 
 
 def test_examination_reports_the_trimmed_range_and_levels(speech: Samples) -> None:
@@ -228,7 +228,7 @@ def test_transcript_mismatch_is_reported_with_other_advice(speech: Samples) -> N
     assert examine(silence(2), None).levels.peak_db is None
 
 
-# --- transcript against audio
+# --- Tests that compare a transcript with the audio.
 
 
 @pytest.mark.parametrize(

@@ -262,7 +262,7 @@ def test_id_is_never_used_as_a_path(library: Library, address: str) -> None:
             work(address)
 
 
-# --- a folder shared with other processes
+# --- Tests of a folder that several processes use.
 
 
 def test_damaged_and_foreign_files_are_reported_and_left_unchanged(library: Library, folder: Path) -> None:
@@ -434,7 +434,8 @@ def test_concurrent_writes_of_two_processes_lose_nothing(library: Library, folde
     library.open()  # A single poll reads only some of many files.
     found = set(names(library))
     assert wanted <= found
-    assert len(found - wanted - {"Shared"}) == 1  # One more voice exists, under its last name.
+    # One voice that was renamed by another process exists under its last name.
+    assert len(found - wanted - {"Shared"}) == 1
     assert library.problems() == ()
     assert names(opened(folder)) == names(library)
 
@@ -445,7 +446,7 @@ def test_killed_writer_leaves_the_old_or_the_new_file(folder: Path) -> None:
     assert len(files(folder)) == 1  # The temporary files of the killed writers were deleted.
 
 
-# --- disk failures
+# --- Tests of errors of the disk.
 
 
 @pytest.mark.parametrize(

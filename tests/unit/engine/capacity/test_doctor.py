@@ -34,7 +34,7 @@ WEIGHTS, SOUND = "model.safetensors", "speech_tokenizer/model.safetensors"
 NAME = "somebody/Fine-Tune"
 # Dtype of Code2Wav if the dtype of the talker is bfloat16.
 NARROW = choose_sound_dtype("auto", CpuDevice(), torch.bfloat16, None)
-# Number of weights in the published speech tokenizer that each dtype narrows, and size of the text embedding.
+# Number of weights of the published speech tokenizer that Code2Wav stores in each dtype.
 NARROWED = {torch.float32: 0, torch.bfloat16: 105_812_640, torch.float16: 73_904_128}
 TEXT_TABLE = 151_936 * 2048
 

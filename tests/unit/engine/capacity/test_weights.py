@@ -47,7 +47,8 @@ def ladder(*rtfs: float) -> Iterator[Pace]:
         ((0.7, 0.4, 0.3), None),
         ((1.1, 0.7, 0.3), INT8),
         ((0.9, 0.8, 0.6), INT4),
-        ((0.9, 0.8, 0.75), None),  # None is safe, so the most exact of those that may reach real time.
+        # No format is surely fast enough, so the most exact format that may reach real time is selected.
+        ((0.9, 0.8, 0.75), None),
         ((1.1, 0.9, 0.8), INT8),
         ((3.0, 1.1, 0.9), INT4),
         ((3.0, 1.5, 1.1), INT8),  # INT4 would lower the audio quality without reaching real time.

@@ -33,7 +33,7 @@ def sound_of(messages: list[dict[str, Any]]) -> bytes:
     return b"".join(base64.b64decode(message["data"]) for message in messages if message["type"] == "chunk")
 
 
-# --- one context
+# --- Tests of a single context.
 
 
 def test_complete_text_is_answered_with_cartesia_messages() -> None:
@@ -243,7 +243,7 @@ def test_word_timestamps_are_sent_if_requested() -> None:
     assert messages[-1]["type"] == "done"
 
 
-# --- several contexts
+# --- Tests of several contexts on one connection.
 
 
 def test_contexts_on_one_socket_keep_their_audio_apart() -> None:
@@ -318,7 +318,7 @@ def test_contexts_over_the_limit_are_refused_by_id() -> None:
     assert len(driver.submitted) == 2
 
 
-# --- voices, models, languages
+# --- Tests of voices, models and languages.
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_voicewright_fields_are_accepted_and_unknown_fields_ignored() -> None:
     assert (request.seed, request.instruct, request.max_frames) == (5, "Softly.", 7)
 
 
-# --- errors
+# --- Tests of the error messages that a client receives.
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def test_error_in_a_streamed_text_ends_the_text_once() -> None:
 def test_misspelt_transcript_key_is_an_error(goes_on: bool) -> None:
     driver = cartesia()
     misspelt = {"context_id": "c", "transcipt": "Hello there.", "voice": "anna", "continue": goes_on, "flush": True}
-    for _ in range(2):  # A streamed text reports only its first error.
+    for _ in range(2):  # The error of a streamed text is reported only once.
         driver.send(misspelt)
     errors = driver.pop_messages()
     assert len(errors) == (1 if goes_on else 2)
@@ -505,7 +505,7 @@ def test_binary_messages_are_refused() -> None:
     assert driver.kinds() == ["invalid_json", "close 1003"]
 
 
-# --- timeouts and close
+# --- Tests of timeouts and of the end of a connection.
 
 
 def test_idle_socket_times_out_after_five_minutes_and_idle_context_earlier() -> None:
@@ -562,7 +562,8 @@ def test_context_expires_one_second_after_its_last_audio() -> None:
     waits(driver, clock, 0.9)
     assert driver.commands_of(FinishText) == []
     waits(driver, clock, 0.2)
-    assert driver.commands_of(FinishText) == [FinishText(1)]  # The slot is released for other requests.
+    # The end of the text lets the engine release the slot for other requests.
+    assert driver.commands_of(FinishText) == [FinishText(1)]
     assert driver.kinds() == ["chunk"]
     driver.finish(1)
     waits(driver, clock, 0.01)
@@ -603,7 +604,7 @@ def test_text_for_an_expiring_context_continues_in_its_voice() -> None:
     short(driver, 1, len("One."))
     waits(driver, clock, 1)
     driver.send(generation("Two.", **{"continue": True}))
-    driver.send_audio(1)  # The engine still had audio of the first text.
+    driver.send_audio(1)  # The engine still sends audio of the first text.
     driver.finish(1)
     assert [(m["type"], m["flush_id"]) for m in driver.pop_messages()] == [("chunk", 1), ("chunk", 1)]
     second = driver.submitted[1]

@@ -63,7 +63,7 @@ def test_substituted_voice_is_noted_in_the_last_message(voice: str, *, is_multi:
     assert final["notes"] == [note, "A letter was strange."]
 
 
-# --- one text
+# --- Tests of a single text.
 
 
 def test_single_text_is_answered_and_closes_the_socket() -> None:
@@ -150,7 +150,7 @@ def test_unknown_pronunciation_dictionary_is_reported_in_one_sentence() -> None:
     assert len(driver.submitted) == 1
 
 
-# --- start of speech
+# --- Tests of the time at which speech starts.
 
 
 def test_flush_speaks_the_buffered_text() -> None:
@@ -238,7 +238,7 @@ def test_inline_tags_are_not_spoken() -> None:
     assert "".join(character for piece in times for character in piece["chars"]) == "Hello. You there. "
 
 
-# --- alignment
+# --- Tests of the times of characters and words.
 
 
 def test_alignment_is_relative_to_the_previous_chunk_or_absolute() -> None:
@@ -287,7 +287,7 @@ def test_times_of_the_remaining_words_are_computed_on_a_worker_thread() -> None:
     assert aligned_text([json.loads(last.make())]).endswith("one two ")
 
 
-# --- formats
+# --- Tests of audio formats.
 
 
 def test_compressed_audio_is_encoded_on_a_worker_thread_with_its_sample_count() -> None:
@@ -308,10 +308,10 @@ def test_compressed_audio_is_encoded_on_a_worker_thread_with_its_sample_count() 
     driver.send_audio(2)
     for _ in range(2):
         driver.send({"context_id": "d", "close_context": True})
-    assert driver.kinds() == ["final"]  # Audio that has not been encoded yet is dropped.
+    assert driver.kinds() == ["final"]  # The audio that is not encoded yet is dropped.
 
 
-# --- several contexts
+# --- Tests of several contexts on one connection.
 
 
 def test_contexts_keep_their_audio_apart_and_end_once() -> None:
@@ -346,7 +346,7 @@ def test_second_close_stops_the_context_immediately() -> None:
         driver.send({"context_id": "c", "close_context": True})
         driver.send_audio(1)
     assert driver.cancelled == [1]
-    assert driver.kinds() == ["final"]  # No audio of the context was sent before the second close.
+    assert driver.kinds() == ["final"]  # The context had sent no audio before its second close.
     driver.send({"context_id": "c", "close_context": True})
     assert driver.pop_messages() == []
 
@@ -381,7 +381,7 @@ def test_error_ends_only_its_context() -> None:
     assert len(driver.submitted) == 2
 
 
-# --- timeouts
+# --- Tests of timeouts.
 
 
 def test_idle_context_times_out_and_releases_its_slot() -> None:
@@ -426,7 +426,7 @@ def test_server_shutdown_is_reported() -> None:
     assert driver.kinds() == ["draining", "final", "draining", "close 1001"]
 
 
-# --- voices, settings, addresses
+# --- Tests of voices, settings and URLs.
 
 
 def test_url_contains_the_voice() -> None:

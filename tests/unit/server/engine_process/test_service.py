@@ -214,7 +214,7 @@ def test_commands_for_unknown_or_ended_tickets_are_ignored(apart: Apart) -> None
     apart.client.cancel(ticket + 1000)
     apart.engine.emit(1, finished())
     until(lambda: recorder)
-    apart.settle()  # Ended tickets are removed after the batch that contains their last event.
+    apart.settle()  # The service removes the tickets of ended requests after the batch that contains their last event.
     apart.client.append(ticket, "Too late.")
     apart.client.cancel(ticket)
     apart.settle()
@@ -311,7 +311,7 @@ def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPa
     assert apart.client.busy_since() is None
     before = apart.client._status_at
     monkeypatch.setattr(service_module, "STATUS_S", TEST_TIMEOUT_S)
-    until(lambda: apart.client._status_at > before)  # No status message follows for a long time.
+    until(lambda: apart.client._status_at > before)  # The next status message would follow only after a long time.
     monkeypatch.setattr(client_module, "STATUS_TIMEOUT_S", 0.01)
     since = until(apart.client.busy_since)
     assert since == apart.client._status_at
@@ -362,7 +362,7 @@ def test_unreadable_message_counts_as_process_exit(apart: Apart, monkeypatch: py
         raise ModuleNotFoundError("no module named so")
 
     monkeypatch.setattr(apart.client._channel, "_assemble_messages", spoilt)
-    until(lambda: not apart.client.alive)  # The client fails at the next batch after the pending batch.
+    until(lambda: not apart.client.alive)  # The client fails when it reads the next batch.
     until(lambda: recorder)
     assert isinstance(recorder[0], Broken)
 

@@ -179,7 +179,7 @@ def test_every_configuration_field_reaches_the_request() -> None:
     request = driver.submitted[0].request
     assert (request.mode, request.voice, request.language) == (Mode.CUSTOM_VOICE, "anna", "English")
     assert (request.instruct, request.layout, request.seed) == ("softly", Layout.STREAMING, 2**60)
-    assert request.max_frames == 10  # The eleventh token is the end token.
+    assert request.max_frames == 10  # The client requests 11 tokens, of which the last token is EOS.
     assert (request.split, request.first_chunk_frames) == (Split.CLAUSE, 3)
     assert (request.open_text, request.holds_end, request.acknowledged) == (True, True, True)
     assert request.sampling == Sampling(
@@ -250,7 +250,7 @@ def test_cancel_drops_unsent_audio() -> None:
     driver.send("playback", played_ms=30)
     driver.send("context.cancel")
     assert driver.cancelled == [number]
-    driver.send_audio(number, first=2)  # The engine had generated this frame before the cancel.
+    driver.send_audio(number, first=2)  # The engine had generated this frame before it received the cancel.
     driver.finish(number, StopReason.CANCELLED)
     (cancelled,) = driver.pop_messages()
     assert cancelled == {

@@ -78,7 +78,7 @@ NAMES = st.sampled_from(["a", "b", None])
 class AnySession(AnyDialect):
     """Client that tracks each context by its ID, from its first to its last message."""
 
-    submits_only_words = False  # The engine refuses complete texts without a word.
+    submits_only_words = False  # The server also submits complete texts without words, and the engine refuses them.
 
     @initialize(frames=st.sampled_from(["plain", "labelled"]))
     def open(self, frames: str) -> None:
@@ -87,8 +87,10 @@ class AnySession(AnyDialect):
         self.frames = frames
         self.channels: dict[int, str] = {}
         self.open_before: dict[int, str] = {}  # Names of the contexts by number of the utterance.
-        self.ended: Counter[str] = Counter()  # Contexts that have ended since the client's last reading.
-        self.heard: Counter[str] = Counter()  # Terminal messages since then.
+        # IDs of the contexts that have ended since the client last read its messages.
+        self.ended: Counter[str] = Counter()
+        # Number of terminal messages of each context since the client last read its messages.
+        self.heard: Counter[str] = Counter()
         driver.configure(frames=frames)
 
     def after(self) -> None:

@@ -33,7 +33,7 @@ def text_of(driver: DialectDriver) -> list[str]:
     return [item["message"] if isinstance(item, dict) else f"close {item.code}" for item in driver.pop_messages()]
 
 
-# --- one utterance
+# --- Tests of a single utterance.
 
 
 def test_streamed_utterance_gets_vllm_omni_messages() -> None:
@@ -143,7 +143,7 @@ def test_utterance_without_text_is_done_at_once() -> None:
     assert driver.pop_messages() == ends
 
 
-# --- sentences
+# --- Tests of splitting text into sentences.
 
 
 def test_sentences_are_requests_with_one_seed_and_the_next_sentence_is_prefetched() -> None:
@@ -229,7 +229,7 @@ def test_next_utterance_may_be_sent_while_one_is_speaking() -> None:
     assert [submit.request.seed for submit in driver.submitted] == [None, 4]
 
 
-# --- voices
+# --- Tests of the selection of a voice.
 
 
 def test_reference_audio_is_decoded_once_and_awaited() -> None:
@@ -270,7 +270,7 @@ def test_unusable_reference_fails_each_sentence_of_the_utterance() -> None:
     assert messages[4]["message"].startswith(prefix)
 
 
-# --- errors
+# --- Tests of the error messages that a client receives.
 
 
 def test_failure_is_sent_between_start_and_done_and_the_session_continues() -> None:
@@ -395,7 +395,7 @@ def test_socket_is_not_read_while_its_queue_is_full() -> None:
     assert not driver.dialect.is_congested
 
 
-# --- timeouts and close
+# --- Tests of timeouts and of the end of a connection.
 
 
 def test_timeouts_equal_those_of_vllm_omni() -> None:

@@ -111,7 +111,7 @@ async def test_only_runaways_are_retried_up_to_the_number_of_retries() -> None:
     assert (await tried(3, StopReason.MAX_TOKENS))[0] == [8]
     assert await tried(0, runaway) == ([8], chunk(1, 1).pcm, 8)
     assert await tried(2, runaway, runaway, runaway) == ([8, 9, 10], chunk(1, 3).pcm, 10)
-    # The engine reports the seed that it has drawn, and the retry uses the next seed.
+    # The first request has no seed, so the engine reports the seed that it has drawn. The retry uses the next seed.
     assert (await tried(1, runaway, eos, seed=None))[0] == [None, 9]
 
 

@@ -23,7 +23,7 @@ def in_pieces(driver: DialectDriver, *pieces: str, **voice: Any) -> None:
         driver.send(event("synthesize-chunk", text=piece))
 
 
-# --- requests to the engine
+# --- Tests of the requests that the engine receives.
 
 
 def test_complete_text_is_one_request() -> None:
@@ -100,7 +100,7 @@ def test_stored_voice_is_read_first(name: str) -> None:
     assert request.reference.text == "Stored words."
 
 
-# --- replies
+# --- Tests of the replies to a client.
 
 
 def test_complete_text_is_answered_with_start_audio_and_stop() -> None:
@@ -195,7 +195,7 @@ def test_socket_is_not_read_while_its_queue_is_full() -> None:
     assert not driver.dialect.is_congested
 
 
-# --- errors
+# --- Tests of the error messages that a client receives.
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_shutdown_drops_unsent_audio() -> None:
     assert not driver.commands_of(Append)
 
 
-# --- list of voices
+# --- Tests of the list of voices.
 
 
 def test_every_voice_is_described_with_its_languages() -> None:

@@ -236,7 +236,7 @@ async def test_pipelined_requests_are_charged_with_the_time_that_they_use() -> N
                 while True:
                     answered += await reader.read(2**16)
         writer.transport.abort()
-    # The allowance is a tenth of two seconds, plus the burst.
+    # In two seconds, the connection may use a tenth of the time, plus the burst.
     assert 1 <= answered.count(b"HTTP/1.1 200") <= 2.0 * 0.1 / BUSY_S + 2
 
 
