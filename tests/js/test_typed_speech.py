@@ -49,7 +49,7 @@ def test_finished_clauses_are_detected(node: Node, text: str, finished: str) -> 
         ("same", "same", None, (4, 0, 0)),
     ],
 )
-def test_edit_between_two_texts_is_detected(
+def test_edit_is_computed_from_the_text_before_and_after(
     node: Node, before: str, after: str, caret: int | None, edit: tuple[int, int, int]
 ) -> None:
     arguments = [before, after] if caret is None else [before, after, caret]

@@ -216,7 +216,9 @@ def test_dialect_speakers_use_their_dialect_for_chinese_and_auto(
 
 
 @pytest.mark.parametrize(("spec", "taken"), [("tiny", True), ("tiny_0b6", False)])
-def test_small_custom_voice_drops_the_instruct_with_a_note(loaded: Loaded, spec: str, taken: bool) -> None:
+def test_0b6_custom_voice_checkpoint_ignores_the_instruct_and_adds_a_note(
+    loaded: Loaded, spec: str, taken: bool
+) -> None:
     admission, _ = admit(custom_voice(instruct=INSTRUCT), loaded(spec, "custom_voice"), Limits(), 512)
     assert (admission.prompt_inputs.instruct == INSTRUCT) == taken
     assert bool(admission.notes) != taken

@@ -114,7 +114,7 @@ def test_recording_too_short_after_trimming_is_refused(seconds: float, is_enough
         prepare_recording(click, None, LIMITS)
 
 
-def test_trailing_pause_does_not_exceed_the_reference_limit() -> None:
+def test_prepared_recording_with_a_trailing_pause_stays_within_the_reference_limit() -> None:
     longest = np.tile(voice(2.0, 1), 30)
     assert len(prepare_recording(longest, None, LIMITS).samples) == 60 * SAMPLE_RATE
 
@@ -134,7 +134,7 @@ def test_recording_without_speech_is_not_also_called_short(speech: Samples) -> N
 
 
 @pytest.mark.parametrize("code", ["short", "long", "clipping", "noise", "silence", "bandwidth", "quiet", "no_speech"])
-def test_each_fault_gets_its_advice(speech: Samples, code: str) -> None:
+def test_each_recording_fault_gets_its_advice_code(speech: Samples, code: str) -> None:
     padded = np.concatenate([silence(0.5), speech, silence(0.5)])
     recordings = {
         "short": speech[: 2 * SAMPLE_RATE],

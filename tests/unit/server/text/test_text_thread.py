@@ -35,7 +35,7 @@ def test_job_after_a_long_job_waits_for_the_rest_period() -> None:
         assert time.monotonic() - began > 0.05
 
 
-def test_other_threads_get_the_interpreter_sooner_during_a_job() -> None:
+def test_switch_interval_is_shorter_during_a_text_job() -> None:
     usual_s = sys.getswitchinterval()
     with TextThread() as texts:
         assert texts.submit(sys.getswitchinterval).result() < min(usual_s, 0.0002)
