@@ -54,7 +54,7 @@ class SpeechError(Exception):
     http_status: ClassVar[int] = 400
     close_code: ClassVar[int] = 1008  # WebSocket close code if this error ends the connection.
     retryable: ClassVar[bool] = False
-    sentence: ClassVar[str]  # Template for str.format. The values are the error's keyword arguments.
+    sentence: ClassVar[str]  # Template for `str.format`, which gets the keyword arguments of the error.
 
     def __init__(self, *, param: str | None = None, **facts: object) -> None:
         self.param = param
@@ -138,7 +138,8 @@ class SubprotocolRequired(BadRequest):
 class UnknownRoute(BadRequest):
     code = "unknown_route"
     http_status = 404
-    sentence = "There is no such route; /openapi lists those of HTTP.{hint}"  # `hint` is empty or begins with a space.
+    # The value of `hint` is empty or starts with a space.
+    sentence = "There is no such route; /openapi lists those of HTTP.{hint}"
 
 
 class WebSocketOnly(BadRequest):
@@ -309,7 +310,7 @@ class ReferenceTooShort(BadReferenceAudio):
     sentence = "The reference audio lasts {seconds:.2f} s; at least {limit:g} s is needed."
 
     def __init__(self, **facts: Any) -> None:
-        # The length is rounded away from the limit, so that it never equals the limit in the message.
+        # The duration is rounded down, so that the message never shows a duration equal to the limit.
         super().__init__(**facts | {"seconds": floor(facts["seconds"] * 100 + _ROUNDING_ERROR) / 100})
 
 

@@ -12,9 +12,9 @@ class Exit(IntEnum):
     """
 
     ASKED = 0
-    FAILED = 1  # Error that the operator cannot correct.
-    BAD_INPUT = 2  # Error that the operator can correct. A restart does not help.
-    ENGINE_DIED = 70  # EX_SOFTWARE: the engine's thread ended with an exception.
+    FAILED = 1  # An error that the operator cannot correct.
+    BAD_INPUT = 2  # An error that the operator can correct. A restart would not help.
+    ENGINE_DIED = 70  # The engine's thread has ended with an exception. The value is EX_SOFTWARE.
     FRAME_OVERDUE = 71  # The device did not return a frame in time.
     # The result of the server's self-test has changed, so weights, device or memory may be corrupt.
     CANARY_DIFFERS = 72

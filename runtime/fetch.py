@@ -65,7 +65,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     """
     from runtime.engine.capacity.offers import (
         machine_offers,
-    )  # This import takes seconds because it imports torch.
+    )  # This import loads torch, which takes seconds.
 
     with ThreadPoolExecutor(len(PUBLISHED)) as threads:
         listings = threads.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])

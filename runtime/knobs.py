@@ -13,7 +13,7 @@ from runtime.errors import InvalidSetting
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Group = TypeVar("Group", bound="DataclassInstance")  # Dataclass with one field per setting.
+Group = TypeVar("Group", bound="DataclassInstance")  # Dataclass that has one field for each setting of a group.
 
 TYPE_NAMES = {bool: "a yes or no", int: "a whole number", float: "a number"}  # Names of the types in error messages.
 

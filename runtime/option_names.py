@@ -6,7 +6,7 @@ import re
 
 from runtime.errors import SpeechError
 
-# Options of `voicewright say` for the request fields in error messages.
+# For each request field in an error message, the corresponding option of `voicewright say`.
 OPTIONS = {
     "ref_audio": "--ref-audio",
     "ref_text": "--ref-text",
@@ -15,7 +15,7 @@ OPTIONS = {
     "max_frames": "--max-frames",
     "task_type": "--mode",
 }
-# Fields whose names are also English words. A name is replaced only if the text uses it as a field name.
+# Fields whose names are also English words. They are replaced only where the text uses them as a field name.
 WORDS = {
     "seed": "--seed",
     "voice": "--voice",
@@ -37,5 +37,5 @@ def message_with_options(error: SpeechError) -> str:
     where = error.facts.get("where")
     named = WORDS.get(where) if isinstance(where, str) else None
     message = in_options(error.sentence.format(**{**error.facts, "where": named}) if named else str(error))
-    # Other messages start with a capital letter or a path.
+    # Messages without a field name start with a capital letter or a path.
     return message[0].upper() + message[1:] if named else message

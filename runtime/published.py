@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from runtime.request import Mode
 
 LICENCE = "Apache-2.0"
-# Size of the speech tokenizer. All repositories share it, so it is downloaded once.
+# Size in bytes of the speech tokenizer. It is the same in all repositories and is downloaded once.
 SPEECH_TOKENIZER_BYTES = 4 * 170_557_441
-SMALL_FILES_BYTES = 5 * 10**6  # Total size of configuration and vocabulary files.
+SMALL_FILES_BYTES = 5 * 10**6  # Total size in bytes of the configuration and vocabulary files.
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class Published:
     """Size and mode of one checkpoint that Qwen has published."""
 
     size: str
-    kind: str  # Last part of the checkpoint's name.
+    kind: str  # Last part of the checkpoint's name, such as Base.
     mode: Mode
-    parameters: int  # Number of parameters in model.safetensors, which are stored as bfloat16.
+    parameters: int  # Number of parameters in model.safetensors, which have the dtype bfloat16.
 
     @property
     def id(self) -> str:

@@ -14,7 +14,7 @@ _MAY_GO_ON = re.compile(
     rf"(?<![A-Za-z0-9])(?:h|ht|htt|https?|https?:|https?:/|w|ww|www|(?:https?://|www\.){_URL_CHARACTER}*)\Z",
     re.IGNORECASE,
 )
-# Maximum number of characters of an address that are held back. The rest of a longer path is discarded.
+# Maximum number of characters of an address that are held back. Further characters of its path are discarded.
 MAX_HELD_CHARS = 256
 _NOT_ITS_END = re.compile(r"[.,;:!?'\")\]}*_~]+\Z")
 
@@ -27,7 +27,8 @@ class Addresses:
 
     def __init__(self) -> None:
         self._held = ""  # Text that is held back because it may be the start of an address.
-        self._before = ""  # "a" if the last returned character is alphanumeric, so that no address can start.
+        # The letter "a" if the last returned character is a letter or digit. In this case, no address can start.
+        self._before = ""
 
     def add(self, text: str) -> str:
         """Append text and return the filtered text that is final.

@@ -17,20 +17,24 @@ from runtime.markdown.addresses import Addresses
 from runtime.markdown.growing_inline import GrowingInline
 from runtime.markdown.reading import Kind, Leaf, read_blocks, spoken_row
 
-# Maximum number of earlier lines that are parsed again with a new line. After that, the earlier lines are dropped, and
-# the next line is parsed as the start of a text. Only lists with deep nesting need more lines.
+# Maximum number of earlier lines that are parsed again together with a new line. If there are more, they are dropped,
+# and the next line is parsed as the start of a text. Only deeply nested lists need more lines.
 MAX_CONTEXT_LINES = 64
-MAX_PREFIX_CHARS = 256  # A longer line that is not recognised as a paragraph is held back until it is complete.
-# Maximum number of earlier lines for a line in a code block. Longer code would be spoken after this number of lines.
+# Maximum length in characters of a line start that does not identify the kind of the line. A longer line is held back
+# until it is complete.
+MAX_PREFIX_CHARS = 256
+# Maximum number of earlier lines that are kept while a code block is open. Code after this number of lines would be
+# spoken.
 MAX_FENCED_LINES = 256
 
-# Start of a line that later characters may turn into a rule, an underline, a list item, a fence or a definition.
+# Pattern of a line start that further characters may turn into a rule, an underline, a list item, a fence or a
+# definition.
 _MAY_BE_BLOCK = re.compile(
     r"(?:([-*_])[ \t]*(?:\1[ \t]*)*|[-+*][ \t]*|\d{1,9}(?:[.)][ \t]*)?|=+[ \t]*|`{1,2}|~{1,2}"
     r"|\[[^\[\]]*(?:\](?::.*)?)?)",
     re.DOTALL,
 )
-_TEXT = re.compile(r"[^\s>]")  # First character of a line's text, after the markers of quotations.
+_TEXT = re.compile(r"[^\s>]")  # First character of the text in a line, after the markers of quotations.
 _SPACE = " \t"
 _MARKED = re.compile(r"[.!?…:;,。！？：；，、؟।][\"'”’»)\]）」』]*\Z")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
@@ -47,8 +51,8 @@ class GrowingMarkdown:
         self._context: list[str] = []  # Earlier lines that are needed to classify the current line.
         self._line = ""  # Text of the current line that has not been processed yet.
         self._is_paragraph = False  # True if the current line is known to belong to a paragraph.
-        self._stored_line: str | None = None  # Context line that the current line adds for later lines.
-        self._settled = 0  # Number of context lines that are not needed any more.
+        self._stored_line: str | None = None  # Line that represents the current line in `_context`, or None.
+        self._settled = 0  # Number of lines in `_context` that are not needed any more.
         self._must_be_complete = False  # True if the current line must be complete before it is spoken.
         self._open: Leaf | None = None  # Block that may continue in the next line.
         self._inline = GrowingInline()
@@ -225,7 +229,7 @@ class _Output:
         self.has_spoken = False
         self._pieces: list[str] = []
         self._addresses = Addresses()
-        self._lead = ""  # Item number and separator that precede the first word of the leaf.
+        self._lead = ""  # Item number and separator to output before the first word of the leaf.
         self._is_leading = True  # True until the first word of the leaf.
         self._was_line = False  # True if the previous leaf was a list item or a table row.
         self._leaf: Leaf | None = None

@@ -6,14 +6,16 @@ import re
 
 from runtime.markdown.reading import may_precede_image, read_inline
 
-MAX_HELD_CHARS = 600  # Maximum number of characters that are held back until a link or emphasis ends.
-# Maximum number of "[" characters that are held back. The parser searches for the end of each one, in quadratic time.
+MAX_HELD_CHARS = 600  # Maximum number of characters that are held back until the end of a link or emphasis.
+# Maximum number of "[" characters in the held text. The parser searches for the end of each of them, so its time is
+# quadratic in this number.
 MAX_HELD_BRACKETS = 8
 _RESCAN_CHARS = 48
 
 _MARKS = "\\`*_[]<&~!"
 _MARK = re.compile(r"[\\`*_\[<&~!]")
-_CLOSING_CHARACTERS = ")>;"  # Last characters of addresses, tags and entities, in addition to the marks.
+# Last characters of addresses, tags and entities. The characters of `_MARKS` can also end an element.
+_CLOSING_CHARACTERS = ")>;"
 
 
 class GrowingInline:
@@ -25,12 +27,13 @@ class GrowingInline:
     """
 
     def __init__(self) -> None:
-        self._held = ""  # Text that is held back, starting with an open mark.
-        # Character before the held text. A letter represents all letters, and a space all white space.
+        self._held = ""  # Text that is held back. It starts with a mark that is still open.
+        # Character before the held text. Any letter is stored as the same letter, and any white space as a space.
         self._before = ""
-        # True if a character that may complete a link or emphasis was added after the last check.
+        # True if a character was added since the last check that may complete a link or emphasis.
         self._has_news = False
-        # Length of the held text at which it is checked again. It grows by 1/8 per check, and later by 1/2.
+        # Length in characters of the held text at which the next check is made. It grows by 1/8 per check, and by 1/2
+        # for long texts.
         self._look_at = 0
 
     def add(self, text: str) -> str:
@@ -87,7 +90,7 @@ class GrowingInline:
             found = read_inline(self._before + self._held)
             if found.is_decided:
                 return self._release(found.spoken)
-            # An entity cannot continue after a character that it cannot contain.
+            # An entity has at most 33 characters, so only the end of the text is searched for its start.
             self._has_news = "&" in self._held[-34:]
         is_too_much = len(self._held) > MAX_HELD_CHARS or (
             character == "[" and self._held.count("[") > MAX_HELD_BRACKETS

@@ -23,11 +23,12 @@ from markdown_it.token import Token
 _DEFINITION = re.compile(
     r"\[[^\[\]]+\]:[ \t]*(?:<[^<>]*>|\S*[/#.:]\S*)(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?[ \t]*"
 )
-# Footnote mark. The pattern does not match a character class of a regular expression, such as [^a-z].
+# Pattern of a footnote mark. It does not match a character class of a regular expression, such as [^a-z].
 _FOOTNOTE_MARK = re.compile(r"\[\^(?!\w-\w)\w[\w.:-]{0,63}\]")
 _FOOTNOTE = re.compile(_FOOTNOTE_MARK.pattern + ":")
-_FOOTNOTE_INDENT_COLUMNS = 4  # Minimum indentation of the later paragraphs of a footnote.
-_ALERT = re.compile(r"\[!([A-Za-z][A-Za-z-]{0,31})\][+-]?[ \t]*")  # Obsidian has more kinds and folds them.
+_FOOTNOTE_INDENT_COLUMNS = 4  # Minimum indentation in columns of the second and later paragraphs of a footnote.
+# Start of an alert block. The optional + or - is Obsidian's mark of a foldable block.
+_ALERT = re.compile(r"\[!([A-Za-z][A-Za-z-]{0,31})\][+-]?[ \t]*")
 _DELIMITER_ROW = re.compile(r"[\s|:-]*")
 _BEFORE_IMAGES = "([*_~\"'“‘«>"  # Characters that may precede an image, in addition to white space.
 _ENTITY_TAIL = re.compile(r"&#?[0-9A-Za-z]{0,32}\Z")
@@ -35,7 +36,7 @@ _TAG_START = re.compile(r"<(?=[A-Za-z/!?]|\Z)")
 # White space that CommonMark removes from the start of a paragraph's lines, even in code spans.
 _LINE_START = re.compile(r"\n[ \t]+")
 _LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)
-_BREAK_TAG = re.compile(r"<break\b", re.IGNORECASE)  # The tag is an inline tag of the engine.
+_BREAK_TAG = re.compile(r"<break\b", re.IGNORECASE)  # The tag <break> is an inline tag of the engine.
 
 
 def may_precede_image(character: str) -> bool:
@@ -48,8 +49,8 @@ def may_precede_image(character: str) -> bool:
 
 class Kind(Enum):
     PARAGRAPH = auto()
-    HEADING = auto()  # Heading that starts with #.
-    UNDERLINED = auto()  # Paragraph that becomes a heading because the next line underlines it.
+    HEADING = auto()  # Heading that starts with the character #.
+    UNDERLINED = auto()  # Paragraph that is a heading because the line after it underlines it.
     ROW = auto()
     FENCE = auto()
     FOOTNOTE = auto()
@@ -67,7 +68,7 @@ class Leaf:
     start: int
     end: int
     source: str
-    number: str = ""  # Numbers of the list items that start with this leaf.
+    number: str = ""  # Numbers of the list items that start at this leaf.
     in_item: bool = False
 
     @property
@@ -100,12 +101,12 @@ def read_blocks(text: str) -> Blocks:
     tokens: list[Token] = []
     _MARKDOWN.block.parse(text, _MARKDOWN, {}, tokens)
     leaves: list[Leaf] = []
-    numbers: list[str] = []  # Numbers of the enclosing list items that have not been output.
+    numbers: list[str] = []  # Numbers of the enclosing list items that were not output yet.
     settled, is_quoted = 0, False
     for index, token in enumerate(tokens):
         if token.level == 0:
             is_quoted = token.type == "blockquote_open"
-        # Earlier lines do not affect a top-level block, a top-level item, or a block of a top-level quotation.
+        # A top-level block, a top-level list item and a block of a top-level quotation do not depend on earlier lines.
         if token.map is not None and (
             token.level == 0 or (token.level == 1 and (is_quoted or token.type == "list_item_open"))
         ):
@@ -191,7 +192,7 @@ def _is_marked_open(state: StateInline) -> bool:
     Marks inside a closed pair are ignored.
     """
     marks = state.delimiters
-    last = -1  # End index of the last pair.
+    last = -1  # Index after the last character of the last pair.
     for index, mark in enumerate(marks):
         if index <= last:
             continue
@@ -207,7 +208,7 @@ def _is_text_open(tokens: list[Token]) -> bool:
 
     Escaped characters are tokens of another type.
     """
-    depth = 0  # Number of open square brackets.
+    depth = 0  # Number of square brackets that are open.
     for token in tokens:
         if token.type == "image" and _is_text_open(token.children or []):
             return True

@@ -8,9 +8,10 @@ TAGS = ("think", "thinking", "thought", "reasoning")
 
 _OPENING = re.compile(rf"[ \t]*<({'|'.join(TAGS)})>", re.IGNORECASE)
 _OPENINGS = tuple(f"<{tag}>" for tag in TAGS)
-# Number of characters that are processed at once. The pieces are short, because each line copies the rest of its piece.
+# Number of characters of a piece, which is processed at once. Pieces are short, because each line copies the rest of
+# its piece.
 _PIECE_CHARS = 256
-_MAX_INDENT = 8  # Maximum white space before a tag, which limits the text that is held back.
+_MAX_INDENT = 8  # Maximum number of white-space characters before a tag. It limits the text that is held back.
 
 
 class GrowingThoughts:
@@ -23,7 +24,7 @@ class GrowingThoughts:
     def __init__(self) -> None:
         self._held = ""
         self._is_line_start = True
-        self._closing: str | None = None  # End tag of the current block, or None outside of blocks.
+        self._closing: str | None = None  # End tag of the current block, or None if there is no block.
 
     def add(self, text: str) -> str:
         """Append text and return the new text that is not reasoning."""

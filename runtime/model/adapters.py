@@ -19,10 +19,11 @@ from runtime.model.config_reader import read_json, require
 from runtime.model.files import ADAPTER_CONFIG
 from runtime.model.headers import list_some
 
-TABLE = "talker.model.codec_embedding.weight"  # Published tensor whose rows are codes, special tokens and speakers.
-MERGED_DTYPE = "F32"  # Dtype of merged tensors, in safetensors' notation.
+# Name of the published tensor whose rows are codes, special tokens and speakers.
+TABLE = "talker.model.codec_embedding.weight"
+MERGED_DTYPE = "F32"  # Dtype of merged tensors in the notation of safetensors.
 PEFT_PREFIX = "base_model.model."  # Prefix of all tensor names in PEFT's files.
-# Possible prefixes of module names. The prefix depends on the module that the training script passed to PEFT.
+# Possible prefixes of module names. The prefix depends on which module the training script has passed to PEFT.
 PARENTS = ("", "talker.", "talker.model.")
 
 # Kinds of adapter tensors. `ENDS` maps the ending of a tensor name to the kind.
@@ -35,18 +36,19 @@ ENDS = {
     ".token_adapter.trainable_tokens_delta": ROWS,
     ".trainable_tokens_delta": ROWS,
 }
-# Kinds of adapters (peft_type), and the configuration field that lists the changed rows.
+# For each supported kind of adapter (peft_type), the configuration field that lists the changed rows.
 KINDS = {"LORA": "trainable_token_indices", "TRAINABLE_TOKENS": "token_indices"}
 PAIRS = ((LOW, HIGH), (EMBEDDED_LOW, EMBEDDED_HIGH))
-# Configuration fields of unsupported adapters: the merged weight is not a sum of published weight and product, or the
-# adapter needs other base weights.
+# Configuration fields of unsupported adapters. With these fields, a merged weight is not the sum of a published weight
+# and a product, or the adapter needs other base weights.
 REFUSED = (
     *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "alora_invocation_tokens", "layer_replication"),
     *("target_parameters", "arrow_config", "kasa_config", "velora_config", "monteclora_config", "megatron_config"),
 )
-PlacedRows = dict[int, tuple[Path, int]]  # Maps a table row to an adapter's file and the row in that file.
+# For each changed row of a table, the file of the adapter and the index of the row in this file.
+PlacedRows = dict[int, tuple[Path, int]]
 
-# Initializations that do not change the base weights before training.
+# Methods of initialization that do not change the base weights before the training.
 PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")
 
 
@@ -122,7 +124,7 @@ class Adapter:
     """Parsed adapter: its changes by key of the published tensor, and its LoRA ranks."""
 
     changes: dict[str, Change]
-    ranks: tuple[int, ...]  # Ranks in ascending order, without duplicates.
+    ranks: tuple[int, ...]  # Ranks of the adapter in ascending order, without duplicates.
 
 
 def merged_files(files: dict[str, Any], path: Path, adapter: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import unicodedata
 
 from runtime.model.english_reading import RAISED, SYMBOLS
 
-DROPPED_REPLACEMENT = " "  # A space replaces a dropped character and separates the adjacent words.
+DROPPED_REPLACEMENT = " "  # A dropped character is replaced by a space, which separates the adjacent words.
 
 # ASCII spellings of letters that Unicode does not decompose.
 LETTERS = {
@@ -24,17 +24,18 @@ MARKS = {
     **dict.fromkeys("‘’‚‛′ʼʻʹ´‹›", "'"),
     **dict.fromkeys("“”„‟″«»「」『』《》", '"'),
     **dict.fromkeys("‐‑‒–−•", "-"),
-    **dict.fromkeys("—―", " - "),  # Dashes mark a pause between words and often have no spaces around them.
+    **dict.fromkeys("—―", " - "),  # A dash marks a pause between words and often has no spaces around it.
     **{"。": ".", "、": ",", "…": "...", "¿": "", "¡": ""},
-    **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),  # Invisible characters.
+    **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),  # Invisible characters are removed.
     **dict.fromkeys("\u2028\u2029", "\n"),
     **dict.fromkeys("™®", ""),
     **dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True)),
 }
-# Combining marks and variation selectors.
+# Ranges of combining marks and variation selectors.
 ACCENTS = (range(0x300, 0x370), range(0x1DC0, 0x1E00), range(0xFE00, 0xFE10))
 
-INVISIBLE_CATEGORIES = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Dropped without a warning.
+# Unicode categories of characters that are dropped without a warning.
+INVISIBLE_CATEGORIES = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")
 
 
 def in_ascii(text: str) -> str:
@@ -86,7 +87,8 @@ def _spelling(character: str) -> str:
         return " "
     if character in SYMBOLS or character in RAISED:
         return character
-    # Decomposition would change the value of numbers (x2 from x²) or the meaning of signs ("<" from "≮").
+    # Other characters are not decomposed, because this would change the value of a number (x2 from x²) or the meaning
+    # of a sign ("<" from "≮").
     if kind[0] not in "LP" and kind not in ("Nd", "Nl"):
         return DROPPED_REPLACEMENT
     parts = unicodedata.normalize("NFKD", character)

@@ -41,7 +41,7 @@ from runtime.request import SAMPLE_RATE
 
 log = logging.getLogger(__name__)
 
-# Key prefixes of the networks.
+# Prefixes of the tensor names of each network.
 TALKER, SPEAKER_ENCODER, DECODER, ENCODER = "talker.", "speaker_encoder.", "decoder.", "encoder."
 
 # Number of bytes that are hashed at the start and at the end of a weights file. The start contains the header with all
@@ -107,7 +107,8 @@ def load_checkpoint(
     dtypes = {TALKER: dtype, SPEAKER_ENCODER: torch.float32}
     rounded = {} if stored is None else {TALKER: stored}
     rounds = {} if stored is not None or quantization is None else {TALKER: quantization}
-    # Unpacked bfloat16 products take twice as long. Packing does not accelerate float32 products of a small network.
+    # The talker is packed in bfloat16, where products of unpacked weights take twice as long. In float32, packing does
+    # not make the products of a small network faster.
     finish: dict[str, Finish] = {TALKER: pack} if device.type == "cpu" and dtype is torch.bfloat16 else {}
     unread = load_weights(source.weights, networks, device, dtypes, finish, rounded, rounds, composed.rows)
     speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
@@ -242,7 +243,7 @@ def resolve(reference: str) -> Path:
     """
     if (folder := local_folder(reference)) is not None:
         return folder
-    from runtime.model.hub_download import folder_of  # This import is slow, and only downloads need it.
+    from runtime.model.hub_download import folder_of  # This import is slow and is needed only for downloads.
 
     return folder_of(reference)
 

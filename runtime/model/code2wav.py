@@ -16,7 +16,7 @@ from runtime.model.config import Code2WavConfig
 from runtime.model.layers import FusedLinear, LayerScale, RMSNorm, SwiGLU, rotary, rotate
 from runtime.model.products import Conv, Linear, TransposedConv
 
-MIN_CLUSTER_USAGE = 1e-5  # Lower bound of a divisor (docs/model.md 2.4).
+MIN_CLUSTER_USAGE = 1e-5  # Lower bound of the divisor of a codebook entry (docs/model.md 2.4).
 SNAKE_EPS = 1e-9
 
 
@@ -90,7 +90,7 @@ class CausalConv(nn.Module):
         self.slot = -1
 
     def forward(self, x: Tensor, state: StreamState) -> Tensor:
-        # [B, T, C] -> [B, T, C']
+        # Shapes: x [B, T, C]; result [B, T, C'].
         return self.conv(state.with_past(self.slot, x) if self.left else x)
 
 
@@ -105,7 +105,7 @@ class CausalTransposedConv(nn.Module):
         self.slot = -1
 
     def forward(self, x: Tensor, state: StreamState) -> Tensor:
-        # [B, T, C] -> [B, T * stride, C']
+        # Shapes: x [B, T, C]; result [B, T * stride, C'].
         return self.conv(state.with_past(self.slot, x) if self.left else x)
 
 
@@ -217,7 +217,7 @@ class QuantizerLayers(nn.Module):
         self.layers = nn.ModuleList(QuantizerLayer(size, width) for _ in range(groups))
 
     def forward(self, codes: Tensor) -> Tensor:
-        # [B, T, groups] -> [B, T, width]
+        # Shapes: codes [B, T, groups]; result [B, T, width].
         first, *rest = self.layers
         total = first(codes[..., 0])
         for group, layer in enumerate(rest, start=1):
@@ -238,7 +238,7 @@ class ResidualQuantizer(nn.Module):
         self.output_proj = Conv(width, outer, 1, bias=False)
 
     def forward(self, codes: Tensor) -> Tensor:
-        # [B, T, groups] -> [B, T, outer]
+        # Shapes: codes [B, T, groups]; result [B, T, outer].
         return self.output_proj(self.vq(codes))
 
 
@@ -289,7 +289,8 @@ class WindowAttention(nn.Module):
         Shapes: q [B, heads, T, d]; keys, values [B, kv_heads, window - 1 + T, d]; result [B, T, heads * d].
         """
         B, _, T, d = q.shape
-        q = q.view(B, self.kv_heads, -1, T, d).transpose(2, 3)  # [B, kv_heads, T, heads that share a key, d]
+        # Shape: [B, kv_heads, T, number of query heads per key head, d].
+        q = q.view(B, self.kv_heads, -1, T, d).transpose(2, 3)
         shape = q.shape[:-1]
         k, v = (part.unfold(2, self.window, 1).transpose(-1, -2).flatten(0, 2) for part in (keys, values))
         scores = torch.bmm(q.flatten(0, 2), k.transpose(1, 2)).view(*shape, self.window) * d**-0.5
@@ -411,7 +412,9 @@ class Code2Wav(nn.Module):
 
         All convolutions after the transformer are included.
         """
-        oldest = 6  # Number of earlier inputs per output, from the last layer to the first (docs/model.md 6.2).
+        # Number of earlier inputs on which an output depends. It is computed from the last layer to the first
+        # (docs/model.md 6.2).
+        oldest = 6
         for rate in reversed(self.config.upsample_rates):
             oldest = -(-(oldest + 6 * (1 + 3 + 9)) // rate) + 1
         oldest += 6

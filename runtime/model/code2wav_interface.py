@@ -14,9 +14,9 @@ from torch import Tensor
 
 from runtime.model.code2wav import Code2Wav, StreamState
 
-FULL_SCALE = 32767  # 16-bit sample of the amplitude 1.0, as in libsndfile.
-ROW_COLUMNS = 3  # Columns of a row: slot, parity of the number of decoded chunks, number of decoded frames.
-UNLIMITED_FRAMES = 1 << 30  # More frames than any request can have.
+FULL_SCALE = 32767  # Value of a 16-bit sample for the amplitude 1.0, as in libsndfile.
+ROW_COLUMNS = 3  # Number of columns in a row: slot, parity of the number of decoded chunks, number of decoded frames.
+UNLIMITED_FRAMES = 1 << 30  # Number that is larger than the number of frames of any request.
 
 
 class Code2WavNetwork(Protocol):
@@ -65,8 +65,8 @@ class SteppedCode2Wav(Code2WavNetwork, Protocol):
     `decode`, and all earlier frames to `advance_state`.
     """
 
-    reference_slot: int  # Slot reserved for reference frames.
-    tail_frames: int  # Number of frames in the last step.
+    reference_slot: int  # Number of the slot that is reserved for reference frames.
+    tail_frames: int  # Number of frames that the last step processes.
 
     def advance_state(self, rows: Tensor, codes: Tensor) -> Tensor:
         """Advance stream states over reference frames without decoding audio.

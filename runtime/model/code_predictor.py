@@ -17,8 +17,8 @@ from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.products import Linear, Table
 
-# Function that samples a code. Arguments: codebook; logits [B, V]; destination of the code's embedding [B, H'], which
-# may be strided and is None for the last code.
+# Function that samples a code. Arguments: codebook number; logits [B, V]; destination [B, H'] of the code's embedding.
+# The destination may be strided, and is None for the last code.
 DrawCode = Callable[[int, Tensor, Tensor | None], None]
 
 
@@ -44,7 +44,7 @@ class Places:
 
     cos: Tensor
     sin: Tensor
-    key: Tensor  # Destination of the keys of new positions.
+    key: Tensor  # Memory to which the keys of new positions are written.
     value: Tensor
     keys: Tensor  # Keys of all positions up to and including the new positions.
     values: Tensor
@@ -67,7 +67,7 @@ class FrameCache:
     ) -> None:
         config, target = predictor.config, device.torch_device
         positions = torch.arange(config.num_code_groups, device=target)
-        # [layers, B, kv_heads, Q, d]
+        # Shape: [layers, B, kv_heads, Q, d].
         shape = (
             config.num_hidden_layers,
             rows,
@@ -78,12 +78,12 @@ class FrameCache:
         self.keys = torch.empty(shape, device=target, dtype=dtype)
         self.values = torch.empty(shape, device=target, dtype=dtype)
         self.cos, self.sin = predictor.model.angles(positions.unsqueeze(0), dtype)
-        self.used = 0  # Number of positions written in this frame.
+        self.used = 0  # Number of positions that were written in the current frame.
         self._device = device
         self._fused = device.fused(dtype)
         self._ops = Operations() if ops is None else ops
         self._rows = torch.arange(rows, device=target)
-        self._positions = positions[:, None].repeat(1, rows)  # [Q, B]
+        self._positions = positions[:, None].repeat(1, rows)  # Shape: [Q, B].
         # Keys: layer, rows, number of earlier positions, number of new positions.
         self._places: dict[tuple[int, int, int, int], Places] = {}
 

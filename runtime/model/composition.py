@@ -29,9 +29,11 @@ class Composition:
 
     content: dict[str, Any]  # Content of config.json with the speakers of all adapters.
     config: ModelConfig
-    rows: PlacedRows | None = None  # None if at most one adapter is merged into all tensors.
-    speakers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Speakers by name of the adapter or base.
-    adapters: dict[Path, _Part] = field(default_factory=dict)  # By folder.
+    # Rows of codec_embedding from adapters, or None if at most one adapter is merged into all tensors.
+    rows: PlacedRows | None = None
+    # Names of speakers, by the name of the adapter or base to which they belong.
+    speakers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    adapters: dict[Path, _Part] = field(default_factory=dict)  # Adapters by folder.
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,8 @@ class _Part:
     name: str
     content: dict[str, Any]
     config: ModelConfig
-    changed: frozenset[int] = frozenset()  # Rows of codec_embedding that the adapter changes.
-    others: tuple[str, ...] = ()  # Other tensors that the adapter changes.
+    changed: frozenset[int] = frozenset()  # Indices of the rows of codec_embedding that the adapter changes.
+    others: tuple[str, ...] = ()  # Names of the other tensors that the adapter changes.
 
     def origin(self, speaker: str) -> tuple[Path | None, int]:
         """Return the file and the row of a speaker's embedding.

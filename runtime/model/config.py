@@ -14,8 +14,7 @@ from runtime.model.config_reader import (
 )
 from runtime.request import Layout, Mode
 
-# Number of special tokens at the end of codec_embedding. EOS is the only special token that is sampled (docs/model.md
-# 4).
+# Number of special tokens at the end of codec_embedding. Of these tokens, only EOS can be sampled (docs/model.md 4).
 RESERVED_IDS = 1024
 
 
@@ -50,7 +49,7 @@ class TalkerConfig(DecoderConfig):
     intermediate_size: int = 2048
     num_hidden_layers: int = 20
     num_key_value_heads: int = 2
-    head_dim: int = 0  # 0 means hidden_size // num_attention_heads.
+    head_dim: int = 0  # The value 0 means hidden_size // num_attention_heads.
     vocab_size: int = 3072
     text_vocab_size: int
     text_hidden_size: int = 2048
@@ -63,7 +62,7 @@ class TalkerConfig(DecoderConfig):
     codec_think_bos_id: int = 4204
     codec_think_eos_id: int = 4205
     codec_language_id: dict[str, int] = field(default_factory=dict)
-    spk_id: dict[str, int] = field(default_factory=dict)  # Ids of the speakers in codec_embedding, by name.
+    spk_id: dict[str, int] = field(default_factory=dict)  # Row of each speaker in codec_embedding, by name.
     spk_is_dialect: dict[str, str | bool] = field(default_factory=dict)
 
     @property
@@ -135,18 +134,19 @@ class ModelConfig:
     generation: GenerationDefaults
     modes: tuple[Mode, ...]
     layouts: tuple[Layout, ...]  # Layouts that the checkpoint supports.
-    preferred_layout: Layout | None  # Default layout, or None for the mode's default.
+    preferred_layout: Layout | None  # Layout that is used by default, or None for the default of the mode.
     speaks: bool
-    part_chars: int | None  # Maximum characters of a segment, or None for the setting's value.
+    part_chars: int | None  # Maximum number of characters of a segment, or None for the value in the settings.
     takes_instruct: bool
     im_start_token_id: int
     tts_pad_token_id: int
     tts_bos_token_id: int
     tts_eos_token_id: int
-    alphabet: str | None = None  # Alphabet of the training text (ascii), or None for all characters.
+    # Alphabet of the texts in the training data, such as ascii, or None for all characters.
+    alphabet: str | None = None
     # Quantization of the stored weights (int8 or int4), or None for published weights.
     quantization: str | None = None
-    size: str | None = field(default=None, compare=False)  # Size of the model, for information only.
+    size: str | None = field(default=None, compare=False)  # Size of the model, which is only reported to the user.
     notes: Notes = field(default_factory=Notes, compare=False)
 
 
@@ -166,7 +166,7 @@ class Code2WavConfig:
     num_hidden_layers: int = 8
     num_attention_heads: int = 16
     num_key_value_heads: int = 16
-    head_dim: int = 0  # 0 means hidden_size // num_attention_heads.
+    head_dim: int = 0  # The value 0 means hidden_size // num_attention_heads.
     sliding_window: int = 72
     rope_theta: float = 10_000.0
     rms_norm_eps: float = 1e-5
@@ -205,7 +205,7 @@ class SpeechEncoderConfig:
     num_hidden_layers: int = 8
     num_attention_heads: int = 8
     num_key_value_heads: int = 8
-    head_dim: int = 0  # 0 means hidden_size // num_attention_heads.
+    head_dim: int = 0  # The value 0 means hidden_size // num_attention_heads.
     hidden_act: str = "gelu"
     norm_eps: float = 1e-5
     rope_theta: float = 10_000.0

@@ -38,10 +38,12 @@ MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
 WRITABLE_QUANTIZATIONS = ("int8", "int4")  # Quantizations that `voicewright quantize` can write.
 ALPHABETS = ("ascii",)
 MAX_KIND_CHARS = 60  # Maximum number of characters of an unknown kind in an error message.
-MODE_FIELDS = ("voicewright_modes", "tts_model_type")  # The first of these fields in a configuration applies.
-QUANTIZATION_FIELDS = ("quantization_config", "quantization")  # Fields of transformers and MLX.
+# Names of the field with the modes. If a configuration has both fields, the first one is used.
+MODE_FIELDS = ("voicewright_modes", "tts_model_type")
+# Fields in which transformers and MLX describe a quantization.
+QUANTIZATION_FIELDS = ("quantization_config", "quantization")
 
-# Top-level fields that are read, in addition to the sections.
+# Names of the top-level fields that are read, in addition to the fields of the sections.
 TOP = names(
     """
     model_type tokenizer_type talker_config speaker_encoder_config tts_model_type tts_model_size im_start_token_id
@@ -127,7 +129,7 @@ def read_model_config(folder: Path, content: dict[str, Any] | None = None, path:
         preferred_layout=layouts[0] if "voicewright_layouts" in top else None,
         speaks=bool(top.get("voicewright_speaks", True)),
         part_chars=_part_chars(top, path),
-        # The reference implementation ignores the instruct of the 0.6B CustomVoice model (docs/model.md 3.2).
+        # The reference implementation ignores instructions for the 0.6B CustomVoice model (docs/model.md 3.2).
         takes_instruct=top.get("tts_model_size") != "0b6",
         alphabet=_one_of(ALPHABETS, top, path, "voicewright_alphabet"),
         quantization=_one_of(WRITABLE_QUANTIZATIONS, top, path, "voicewright_quantization"),
@@ -174,7 +176,7 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
 def _decoder(kind: type[Decoder], raw: dict[str, Any], path: Path, section: str, notes: Notes) -> Decoder:
     raw = rope_of(raw, path, section)
     part = _with_head_dim(parse(kind, raw, path, section, notes))
-    # A null means the number of attention heads. A missing field means the default.
+    # The value null means the number of attention heads, and a missing field means the default.
     if "num_key_value_heads" in raw and raw["num_key_value_heads"] is None:
         part = replace(part, num_key_value_heads=part.num_attention_heads)
     require(part.hidden_act == "silu", path, f"{section}.hidden_act must be silu")

@@ -15,8 +15,8 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing
 Section = TypeVar("Section")
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-MAX_NAMED = 8  # Maximum number of fields in each list of the log line.
-# Checkpoint folder in a training output folder, or in a repository folder of the Hub's cache.
+MAX_NAMED = 8  # Maximum number of field names in each list of a log line.
+# Pattern of a checkpoint folder inside a training output folder or inside a repository folder of the Hub's cache.
 _CHECKPOINT = re.compile(r"(checkpoint[^/]*|snapshots/[^/]+)/")
 
 
@@ -25,7 +25,7 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Known but unused fields that may be in every configuration.
+# Names of fields that may be in every configuration and that are not used.
 UNUSED_FIELDS = names(
     """
     _name_or_path add_cross_attention architectures bad_words_ids begin_suppress_tokens bos_token_id
@@ -39,7 +39,7 @@ UNUSED_FIELDS = names(
     top_p torch_dtype torchscript transformers_version typical_p use_bfloat16 use_return_dict
     """
 )
-# Unused fields of some configurations: training settings, derived values, and values that other modules read.
+# Names of unused fields in some configurations: training settings, derived values, and values that other modules read.
 UNUSED_FIELDS |= names(
     """
     assistant_token_id attention_dropout code_predictor_config im_end_token_id initializer_range layer_types
@@ -135,7 +135,7 @@ def parse(kind: type[Section], raw: dict[str, Any], path: Path, section: str, no
     for spec in known:
         has_default = spec.default is not MISSING or spec.default_factory is not MISSING
         if has_default and raw.get(spec.name) is None:
-            # The default of head_dim depends on other fields, so the field may be missing.
+            # The field head_dim may be missing, because its default depends on other fields.
             if spec.name not in raw and spec.name != "head_dim":
                 notes.defaulted.append(_named(section, spec.name))
             continue

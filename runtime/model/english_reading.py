@@ -23,10 +23,10 @@ SYMBOLS = {
     **{"½": "one half", "⅓": "one third", "⅔": "two thirds", "¼": "one quarter", "¾": "three quarters"},
     **{"⅛": "one eighth", "⅜": "three eighths", "⅝": "five eighths", "⅞": "seven eighths"},
 }
-# Superscripts. A superscript after a number is an exponent. A superscript after a word is a footnote mark, which is not
+# Superscript characters. After a number, they are an exponent. After a word, they are a footnote mark, which is not
 # spoken.
 RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"
-# Superscripts after punctuation are not spoken, except ² and ³, which are exponents.
+# Superscripts after punctuation, which are not spoken. The characters ² and ³ are excluded, because they are exponents.
 _NOTE_MARK = r"(?<=[.,;:!?\"'])[⁰¹²³⁴-⁹]+"
 _NOTED = re.compile(rf"(?<=[A-Za-z]{{2}})(?![²³](?![{RAISED}]))[⁰¹²³⁴-⁹]|{_NOTE_MARK}")
 _DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", "⁺⁻")
@@ -65,7 +65,7 @@ _LETTER_NAMES = (
     "ay bee see dee ee eff jee aitch eye jay kay ell em en oh pee cue ar ess tee you vee double-you ex why zee"
 )
 LETTERS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", _LETTER_NAMES.split(), strict=True))
-# Words of two and three letters that are not abbreviations, even in capitals.
+# Words of two and three letters that are read as words, even if they are written in capitals.
 _SHORT_WORDS = """
     ad add age ago aid air all am an and any are arm art as ask at ate away bad bag bar be bed best big bit boy bus but
     buy by can car cat cow cry cup cut dad day did die do dog dry due eat egg end eye far fat few fix fly for fun get go
@@ -87,8 +87,8 @@ def _one_of(words: dict[str, str]) -> str:
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
 
 
-# Token whose spoken form differs from the spelling. The spoken form depends on at most one earlier word and one later
-# character.
+# Pattern of a token whose spoken form differs from its spelling. The spoken form depends on at most one word before the
+# token and one character after it.
 _TOKEN = re.compile(
     rf"""
     (?!(?<=[A-Za-z])[a-z])(?:  # Skips the inside of words quickly.
@@ -131,11 +131,11 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-# Maximum number of characters at the end of a word that are checked for rules that also need the next word.
+# Maximum number of characters at the end of a word that are compared with the rules for a word and the next word.
 MAX_WORD_CHARS = 40
 _GAP = re.compile(r"[ ]{2,}|[ ]+(?=[.,;:!?])")
 _SENTENCE_END = re.compile(r"[ ]+[A-Z]|[ ]*(?:\n|\Z)")
-# Positions at which the text can be divided, unless the word before matches `_JOINS_NEXT`.
+# Pattern of positions at which the text can be divided. It does not apply if the word before matches `_JOINS_NEXT`.
 _CUT = re.compile(r"(?<=\S)[ ](?=[A-Za-z0-9\"'(])|\n")
 _JOINS_NEXT = re.compile(
     rf"""
@@ -144,7 +144,7 @@ _JOINS_NEXT = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# Word before a punctuation mark at the end of the text. No rule needs both the word and the mark.
+# Word before a punctuation mark at the end of the text, for which no rule needs both the word and the mark.
 _MARK_AT_END = re.compile(r"(?<![^\s\"'(])(?!(?:dept|approx|prof|etc|www|https?)\b)[A-Za-z]?[a-z]{3,}(?=[.,;:!?]+\Z)")
 
 
@@ -156,7 +156,7 @@ class GrowingReading:
 
     def __init__(self) -> None:
         self.pending = ""  # Text whose normalized form may still change.
-        self._before = ""  # Last character before `pending`.
+        self._before = ""  # Character before `pending`.
 
     def add(self, text: str) -> str:
         """Append text, and return the next part of the normalized text.
@@ -331,7 +331,7 @@ def _symbol(symbol: str) -> str:
     return f" {SYMBOLS[symbol.strip()[0]]} "
 
 
-# Spoken form of each kind of token: a replacement text, or a function of the token's text and groups.
+# For each kind of token, the spoken form as text, or a function that computes it from the token's text and groups.
 _READERS: dict[str, str | Callable[..., str]] = {
     "address": "", "date": _date, "time": _time, "hour": _hour, "phone": _phone, "money": _money, "price": _price,
     "fraction": _fraction, "ordinal": lambda _, number: ordinal(int(number)), "decade": _decade, "day": _day,

@@ -23,7 +23,7 @@ SPEECH_TOKENIZER = "speech_tokenizer"
 ADAPTER = "adapter_*.safetensors"
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
-# File patterns of unsupported weight formats, each with a hint for the error message.
+# File patterns of unsupported weight formats. Each value is a hint for the error message.
 OTHERS = {
     "*.bin *.bin.index.json *.pt *.pth *.ckpt": "a pickle, which could run code and is never opened",
     ADAPTER: "an adapter, which needs adapter_config.json in the same folder",
@@ -130,11 +130,13 @@ class CheckpointSource:
     """Folders of a checkpoint: the published files, and LoRA adapters for them."""
 
     folder: Path
-    # Folders with adapter_config.json. The only adapter may be in the same folder.
+    # Folders that contain adapter_config.json. If there is only one adapter, it may be in the same folder as the
+    # checkpoint.
     adapters: tuple[Path, ...] = ()
-    name: str = ""  # Name for clients: a Hub id, or the name of a folder.
-    base: str = ""  # Name of `folder` for clients: a Hub id, or the name of the folder.
-    has_base: bool = False  # True if the settings also name the base checkpoint, so its own speakers are served.
+    name: str = ""  # Name that is shown to clients: a Hub id, or the name of a folder.
+    base: str = ""  # Name of `folder` that is shown to clients: a Hub id, or the name of the folder.
+    # True if the settings also name the base checkpoint. In this case, its own speakers are served.
+    has_base: bool = False
 
     @property
     def adapter_weights(self) -> list[Path]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported
 
 MAX_NAMED = 5  # Maximum number of keys in an error message.
-# Dtypes of published weights. Weights of another dtype are quantized and need scales.
+# Dtypes that published weights may have. Weights of another dtype are quantized and need scales.
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 
 
@@ -46,7 +46,7 @@ def check_headers(
     rounded = rounded or {}
     expected = expected | {key: header.shape for key, header in rounded.items()}
     missing, extra = expected.keys() - stored.keys(), sorted(stored.keys() - expected.keys())
-    # Quantizers store integers under the name of a published tensor, or replace the tensor by several tensors.
+    # Some quantizers store integers under the name of a published tensor. Others replace a tensor by several tensors.
     checked = stored.keys() if missing else stored.keys() & expected.keys()
     kinds = {key: (header.dtype,) for key, header in rounded.items()}
     if others := sorted(
@@ -60,7 +60,8 @@ def check_headers(
         for key, shape in expected.items()
         if key in stored and stored[key].shape != shape
     ]
-    if missing or misshaped:  # A missing tensor may have another name in the file.
+    # The message also lists unexpected tensors, because a missing tensor may have another name in the file.
+    if missing or misshaped:
         complaints = (("missing", missing), ("unexpected", extra), ("misshaped", misshaped))
         why = "; ".join(filter(None, (list_some(problem, sorted(keys)) for problem, keys in complaints)))
         raise CheckpointInvalid(path=source, why=why)

@@ -20,7 +20,7 @@ from runtime.model.files import FileChoice, choose_files
 from runtime.model.headers import Headers, TensorHeader
 from runtime.model.hub_access import GB, cache, hub_errors, room
 
-QUERY_TIMEOUT_S = 10.0  # Timeout of a request for a file list.
+QUERY_TIMEOUT_S = 10.0  # Timeout in seconds of a request for a list of files.
 WEIGHTS = ("*.safetensors", "model.bin")
 RECOGNISER_FILES = ("config.json", "preprocessor_config.json", "model.bin", "tokenizer.json", "vocabulary.*")
 SHA256_LENGTH = 64

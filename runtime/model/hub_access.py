@@ -26,10 +26,10 @@ from huggingface_hub.utils import disable_progress_bars
 
 from runtime.errors import CheckpointMissing, DiskFull, HubRefused, HubUnreachable, SetUpError
 
-RESERVED_DISK_BYTES = 2**30  # Disk space that downloads must leave free.
+RESERVED_DISK_BYTES = 2**30  # Number of bytes of disk space that downloads must leave free.
 GB = 10**9
 
-disable_progress_bars()  # The `fetch` command prints its own progress.
+disable_progress_bars()  # The progress bars are disabled, because the command `fetch` prints its own progress.
 
 
 def cache() -> Path:

@@ -30,14 +30,16 @@ from runtime.model.files import SPEECH_TOKENIZER, choose_files, names_in
 from runtime.model.hub import SHA256_LENGTH, HubFile, Listing, elsewhere, listing
 from runtime.model.hub_access import cache, hub_errors
 
-LOCK_TIMEOUT_S = 2.0  # Timeout of the lock of a file that another process may be downloading.
-# Number of bytes per write. A killed process loses at most the bytes of one write. A write with the library's default
-# of 10 MB may take minutes.
+# Timeout in seconds for the lock of a file. Another process may hold the lock because it downloads the file.
+LOCK_TIMEOUT_S = 2.0
+# Number of bytes per write. A process that is killed loses the bytes of an unfinished write. With the library's default
+# of 10 MB, one write may take minutes.
 PIECE = 2**16
 
 constants.DOWNLOAD_CHUNK_SIZE = PIECE
 
-OnProgress = Callable[[str, int, int], None]  # Arguments: step, downloaded bytes, total bytes.
+# Arguments: name of the step, number of downloaded bytes, total number of bytes.
+OnProgress = Callable[[str, int, int], None]
 
 
 def folder_of(reference: str) -> Path:
@@ -64,7 +66,7 @@ def _folder_here(reference: str) -> Path | None:
     name, _, revision = reference.partition("@")
     try:
         folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
-    # The library expects all files of the repository, but only the required files are downloaded.
+    # The library reports an incomplete repository, because only the required files were downloaded.
     except IncompleteSnapshotError as error:
         folder = Path(error.snapshot_path)
     except (OSError, HFValidationError):

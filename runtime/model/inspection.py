@@ -36,7 +36,7 @@ from runtime.model.weights import read_headers, wanted_tensors
 
 SAFETENSORS = ".safetensors"
 
-# Function that returns the headers of files, given their relative paths.
+# Function that returns the tensor headers of files, given their relative paths.
 HeadersOf = Callable[[Sequence[str]], Headers]
 
 
@@ -46,7 +46,7 @@ class Download:
 
     size: int
     here: int
-    room: int  # Free disk space.
+    room: int  # Free disk space in bytes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class WeightsSeen:
 
     files: tuple[str, ...]
     tensors: int
-    dtypes: dict[str, int]  # Number of tensors by dtype, in safetensors' notation.
+    dtypes: dict[str, int]  # Number of tensors with each dtype, in the notation of safetensors.
     unread: tuple[str, ...]  # Names of tensors that belong to no network.
 
 
@@ -67,19 +67,20 @@ class Inspection:
     """
 
     files: FileChoice
-    sizes: dict[str, int]  # Sizes in bytes of the files to read.
+    sizes: dict[str, int]  # Size in bytes of each file that must be read.
     source: CheckpointSource
     config: ModelConfig | None = None
     speech: SpeechTokenizerConfig | None = None
     text_tokenizer: TextTokenizer | None = None
-    networks: dict[str, nn.Module] = field(default_factory=dict)  # Networks on the meta device, by key prefix.
+    # Networks on the meta device, by the prefix of their tensor names.
+    networks: dict[str, nn.Module] = field(default_factory=dict)
     weights: WeightsSeen | None = None
     speech_weights: WeightsSeen | None = None
-    types: dict[str, str] = field(default_factory=dict)  # Dtypes of the tensors in model.safetensors.
+    types: dict[str, str] = field(default_factory=dict)  # Dtype of each tensor in model.safetensors, by name.
     download: Download | None = None
     problems: list[SetUpError] = field(default_factory=list)
-    content: dict[str, Any] = field(default_factory=dict)  # Content of config.json with the adapters' speakers.
-    rows: PlacedRows | None = None  # Rows of several adapters, see `opened_weights`.
+    content: dict[str, Any] = field(default_factory=dict)  # Content of config.json, with the speakers of all adapters.
+    rows: PlacedRows | None = None  # Rows of codec_embedding from several adapters (see `opened_weights`).
 
     @property
     def quantization(self) -> Quantization | None:

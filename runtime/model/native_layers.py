@@ -54,7 +54,7 @@ class NativeLayers:
         self._words = Words()
         layers = [layer for layer in stack.layers if isinstance(layer, DecoderLayer)]
         self.layers = self._words.table([self._layer(layer) for layer in layers])
-        self.eps = stack.norm.eps  # Epsilon of all norms in the stack.
+        self.eps = stack.norm.eps  # Epsilon of every norm in the stack.
 
     def __call__(
         self, x: Tensor, cache: tuple[Tensor, Tensor], angles: Angles, slots: Tensor, starts: Tensor

@@ -15,7 +15,7 @@ from torch import Tensor
 from runtime.model.layers import Attention, Operations, RMSNorm, SwiGLU, rotate
 from runtime.model.products import Linear
 
-UnitNorm = Callable[[Tensor, float], Tensor]  # Arguments: x, eps.
+UnitNorm = Callable[[Tensor, float], Tensor]  # Arguments: input x, epsilon.
 
 
 class NormedOperations(Operations):
@@ -26,7 +26,8 @@ class NormedOperations(Operations):
 
     def __init__(self, unit_norm: UnitNorm) -> None:
         self._unit_norm = unit_norm
-        # Concatenated norm weights of query and key heads [heads + kv_heads, d], for each attention layer.
+        # Norm weights of the query heads and key heads, concatenated for each attention layer. Shape: [heads +
+        # kv_heads, d].
         self._heads: dict[Attention, Tensor] = {}
 
     def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:

@@ -17,8 +17,8 @@ from runtime.device.kernels.window import attend_window, ring_for
 from runtime.model.code2wav import Code2Wav, StreamState
 from runtime.model.packing import Block, pack
 
-MIN_CALL_FRAMES = 16  # Minimum value of `max_call_frames`.
-ALIGNMENT_ELEMENTS = 64  # Alignment of each convolution's state memory.
+MIN_CALL_FRAMES = 16  # Smallest value that `max_call_frames` may have.
+ALIGNMENT_ELEMENTS = 64  # Number of elements to which the state memory of each convolution is aligned.
 
 
 class PackedCode2Wav:
@@ -75,7 +75,7 @@ class PackedCode2Wav:
         return self.state_of(self.reference_slot), parity
 
     def advance_state(self, rows: Tensor, codes: Tensor) -> Tensor:
-        # The convolutions need only the last reference frames, which `decode` processes.
+        # For the convolutions, only the last reference frames are needed. They are processed by `decode`.
         return self.latents(rows, codes)
 
     def state_of(self, slot: int) -> StreamState:
@@ -130,7 +130,9 @@ class PackedCode2Wav:
         """
         output = convolve(block.upsample, x, rows, block.past, next_snake=block.head).view(len(x), -1, block.channels)
         for unit, past, then in zip(block.units, block.pasts, (*block.heads, after), strict=True):
-            plain = then is not after  # After the last unit, only SnakeBeta of the result is used.
+            # True if the unit must also return values without SnakeBeta. After the last unit, these values are not
+            # used.
+            plain = then is not after
             if isinstance(unit, PackedUnit):
                 output = residual_unit(unit, output.values, output.after_snake, rows, past, then, plain)
             else:

@@ -27,7 +27,7 @@ class Layer:
 
     qkv: Packed
     out: Packed
-    gate_up: Packed  # Columns are interleaved pairs of gate and up.
+    gate_up: Packed  # The columns of gate and up alternate.
     down: Packed
 
 
@@ -39,7 +39,7 @@ class Stage:
     """
 
     upsample: Packed | None
-    depthwise: Tensor  # [taps, C] float32
+    depthwise: Tensor  # Shape: [taps, C], dtype float32.
     depthwise_bias: Tensor
     past: Past
     eps: float
@@ -63,7 +63,7 @@ class Block:
     upsample: Packed
     past: Past
     channels: int
-    head: Snake  # SnakeBeta before the first unit, applied once to all upsampled steps.
+    head: Snake  # SnakeBeta before the first unit. It is applied once to all upsampled time steps.
     heads: list[Snake]  # SnakeBeta before each later unit.
     units: list[PackedUnit | WideUnit]
     pasts: list[Past]
@@ -73,18 +73,18 @@ class Block:
 class PackedNetwork:
     """Packed weights of Code2Wav in the order of the data flow."""
 
-    tables: Tensor  # [Q, codes, codebook_dim]
+    tables: Tensor  # Shape: [Q, codes, codebook_dim].
     entry: Packed
     entry_past: Past
     layers: list[Layer]
-    frequencies: Tensor  # Frequencies of RoPE, [d / 2] float32.
+    frequencies: Tensor  # Frequencies of RoPE. Shape: [d / 2], dtype float32.
     exit: Packed
     stages: list[Stage]
     first: Packed
     first_past: Past
-    snakes: list[Snake]  # SnakeBeta before each block and before the last convolution.
+    snakes: list[Snake]  # SnakeBeta layers before each block and before the last convolution.
     blocks: list[Block]
-    last: Tensor  # [taps, C] float32
+    last: Tensor  # Shape: [taps, C], dtype float32.
     last_bias: Tensor
     last_past: Past
 
@@ -97,7 +97,7 @@ def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNet
         pasts: State memory of each causal convolution, by the convolution's slot.
     """
     packer = _Packer(dtype, pasts)
-    network: Any = code2wav  # Torch's types do not describe the elements of a ModuleList.
+    network: Any = code2wav  # The type is `Any`, because torch's types do not describe the elements of a ModuleList.
     config, transformer = code2wav.config, network.pre_transformer
     entry, bias = _taps(network.pre_conv.conv)
     inner = transformer.input_proj.weight.double()

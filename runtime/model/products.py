@@ -29,8 +29,9 @@ from runtime.device.quantized import (
     quantized,
 )
 
-KERNEL_ROWS = 4  # Rows that a kernel processes at a time.
-MIN_SEPARATE_PRODUCT_ROWS = 64  # Longer sequences are multiplied one by one, which avoids a copy.
+KERNEL_ROWS = 4  # Number of rows that a kernel processes at a time.
+# Minimum number of rows of a sequence that is multiplied separately, which avoids a copy.
+MIN_SEPARATE_PRODUCT_ROWS = 64
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -61,7 +62,8 @@ def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) 
     """
     B, width = len(x), len(bias)
     T = x.shape[1] - (len(taps) - 1) * dilation
-    if B > 1 and T < MIN_SEPARATE_PRODUCT_ROWS:  # Short sequences of a batch share one product.
+    # If the sequences are short, one product computes the results of all sequences.
+    if B > 1 and T < MIN_SEPARATE_PRODUCT_ROWS:
         return _taps_of([x[:, i * dilation :][:, :T].flatten(0, 1) for i in range(len(taps))], taps, bias).view(
             B, T, -1
         )
@@ -100,7 +102,8 @@ def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 class Linear(nn.Linear):
     """``nn.Linear`` with batch-invariant results, and optionally packed or quantized weights."""
 
-    product: Product | None = None  # Product function with packed weights, which replaces ``weight``.
+    # Function that multiplies by packed weights and replaces the product with ``weight``.
+    product: Product | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         if self.product is None:
@@ -211,7 +214,8 @@ def _released(weight: Tensor, dtype: torch.dtype | None = None) -> nn.Parameter:
 class Conv(nn.Conv1d):
     """Convolution over [B, T, C] without padding: T decreases by (kernel - 1) * dilation."""
 
-    product: Product | None = None  # Product of all taps at once that replaces ``weight``.
+    # Function that multiplies by the weights of all taps and replaces the product with ``weight``.
+    product: Product | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         if not x.is_cpu:
@@ -257,7 +261,8 @@ class TransposedConv(nn.ConvTranspose1d):
     The result has (T - kernel / stride + 1) * stride time steps.
     """
 
-    product: Product | None = None  # Product of all taps at once that replaces ``weight``.
+    # Function that multiplies by the weights of all taps and replaces the product with ``weight``.
+    product: Product | None = None
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # no output_size: it follows from x
         stride = self.stride[0]
@@ -269,7 +274,8 @@ class TransposedConv(nn.ConvTranspose1d):
         assert self.bias is not None, "every published convolution has a bias"
         if self.product is not None:
             return product_of_taps(x, self.product, parts, 1).view(len(x), T, -1).add_(self.bias)
-        # One product computes `stride` outputs at once. The oldest input comes first.
+        # One product computes the outputs of `stride` time steps. The taps are ordered from the oldest input to the
+        # newest.
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels).unbind()[::-1]
         return sum_of_taps(x, taps, self.bias.repeat(stride), 1).reshape(len(x), T, -1)
 

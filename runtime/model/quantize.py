@@ -22,9 +22,9 @@ from runtime.model.inspection import Inspection, inspect_folder
 from runtime.model.rounded_files import linears, tensors_of
 from runtime.model.weights import opened_weights, published_places
 
-QUANTIZATION_FIELD = "voicewright_quantization"  # Field of config.json.
+QUANTIZATION_FIELD = "voicewright_quantization"  # Name of a field in config.json.
 
-Moments = dict[str, Tensor]  # Sums of the outer products of the inputs of linear layers, by the layer's name.
+Moments = dict[str, Tensor]  # For each linear layer by name, the sum of the outer products of its inputs.
 
 
 def quantize(reference: str, kind: Quantization, out: Path, measure: Callable[[str], Moments] | None = None) -> int:

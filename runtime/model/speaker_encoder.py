@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from runtime.model.config import SpeakerEncoderConfig
 from runtime.model.extent import after_end, mean, reflect
 
-# The mel front end is the same for all published models (docs/model.md 2.3).
+# Parameters of the mel spectrogram, which are the same for all published models (docs/model.md 2.3).
 FFT, HOP, MEL_MAX_HZ = 1024, 256, 12_000
 MAGNITUDE_EPS, MEL_FLOOR = 1e-9, 1e-5
 VARIANCE_FLOOR = 1e-12

@@ -17,7 +17,7 @@ from runtime.model.extent import replicate, zeroed
 from runtime.model.layers import LayerScale, rotary, rotate
 
 CODEBOOK_EPS = 1e-5
-PADDING_MODES = ("constant", "replicate")  # Padding modes that allow a sequence in a longer buffer.
+PADDING_MODES = ("constant", "replicate")  # Padding modes with which a sequence may be stored in a longer buffer.
 
 
 class PaddedConv(nn.Module):
@@ -45,7 +45,7 @@ class PaddedConv(nn.Module):
 
     def forward(self, x: Tensor, length: Tensor | None = None) -> Tensor:
         right = -x.shape[-1] % self.stride
-        if length is not None and self.stride > 1:  # Convolutions without a stride need no padding at the end.
+        if length is not None and self.stride > 1:  # If the stride is 1, the end of the input needs no padding.
             if self.pad == "replicate":
                 return self.conv(replicate(x, self.left, right, length))
             x = zeroed(x, length)
@@ -222,7 +222,8 @@ class GreedyQuantizer(nn.Module):
             EncoderQuantizerLayer(config.codebook_size, config.codebook_dim) for _ in range(groups)
         )
         self.input_proj: nn.Module = nn.Identity()
-        self.output_proj: nn.Module = nn.Identity()  # Published files contain this weight. Only the decoder uses it.
+        # Published files contain a weight for this layer, which only the decoder uses.
+        self.output_proj: nn.Module = nn.Identity()
         if width != config.hidden_size:
             self.input_proj = nn.Conv1d(config.hidden_size, width, 1, bias=False)
             self.output_proj = nn.Conv1d(width, config.hidden_size, 1, bias=False)

@@ -17,7 +17,7 @@ from runtime.model.config import ModelConfig, TalkerConfig
 from runtime.model.layers import Attend, DecoderStack, Operations
 from runtime.model.products import Linear, Table, silu
 
-PROJECTED_IDS = 8192  # Number of text ids that are projected at once.
+PROJECTED_IDS = 8192  # Number of text ids whose embeddings are projected at once.
 
 NO_CODEC = -1
 

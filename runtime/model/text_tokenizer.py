@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Texts are short and are tokenized one at a time, so parallel tokenization would not be faster.
+# Parallel tokenization is disabled, because texts are short and are tokenized one at a time.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from tokenizers import AddedToken, Regex, Tokenizer
@@ -20,12 +20,12 @@ from runtime.model.config import ModelConfig
 from runtime.model.english_reading import GrowingReading, read_english
 from runtime.model.tokenizer_files import TokenizerFiles, read_tokenizer_files
 
-# Pre-tokenizer pattern of Qwen2. BPE merges tokens only within a match of this pattern.
+# Pattern by which Qwen2's pre-tokenizer splits text. BPE merges tokens only within a match.
 PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-END_OF_TEXT = "<|endoftext|>"  # Token that transformers' tokenizer class adds even if it is not in the files.
+END_OF_TEXT = "<|endoftext|>"  # Token that the tokenizer class of transformers adds even if no file contains it.
 
 
 class TextTokenizer:
@@ -41,7 +41,7 @@ class TextTokenizer:
         self._spells_ascii = config.alphabet is not None
         try:
             self._tokenizer = qwen2_tokenizer(files)
-        except Exception as error:  # The library raises plain exceptions.
+        except Exception as error:  # The library raises `Exception` itself and no subclass.
             raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
         # Minimum size of the text embedding table: the largest id plus one.
         self.ids = max(self._tokenizer.get_vocab().values()) + 1
@@ -130,7 +130,7 @@ def qwen2_tokenizer(files: TokenizerFiles) -> Tokenizer:
     tokenizer.pre_tokenizer = InTurn(
         [Split(Regex(PIECES), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
     )
-    # Added tokens get their ids from the vocabulary. Otherwise the library would number added tokens without gaps.
+    # Added tokens are sorted by their id, because the library would otherwise number them without gaps.
     added = [token for token, _ in sorted(files.added.items(), key=lambda item: item[1])]
     tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in (*added, END_OF_TEXT)])
     return tokenizer

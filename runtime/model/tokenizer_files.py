@@ -20,7 +20,7 @@ class TokenizerFiles:
     The ids of all tokens, including added tokens, may have gaps.
     """
 
-    vocabulary: Ids  # All tokens, including added tokens.
+    vocabulary: Ids  # Id of each token, including added tokens.
     merges: Merges
     added: Ids
 

@@ -29,7 +29,9 @@ from runtime.model.rounded_files import OFFSETS, linears, rounded_headers, weigh
 
 Finish = Callable[[nn.Module], None]
 
-MIN_MAPPED_BYTES = 2**26  # Smaller tables are copied, because a mapped file must not change.
+# Minimum size in bytes of tables that are memory-mapped. Smaller tables are copied, because a mapped file must not
+# change.
+MIN_MAPPED_BYTES = 2**26
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +148,17 @@ def _fill(
     """
     if isinstance(module, Table) and device.type == "cpu" and _map_table(module, places, tensor, dtype):
         return
-    # Quantize the published weights, and not the weights after a conversion to ``dtype``.
+    # The published weights are quantized before any conversion to ``dtype``.
     if isinstance(module, Linear) and kind is not None:
         weights = [key for key, place in places.items() if place.target.rpartition(".")[2] == "weight"]
-        rows = [tensor(key).to(device) for key in weights]  # Parts of a fused layer, in the order of its rows.
+        # Weights of a fused layer's parts, in the order of its rows.
+        rows = [tensor(key).to(device) for key in weights]
         module.set_product(quantized(rows[0] if len(rows) == 1 else torch.cat(rows), kind), dtype)
         places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
     mapped = {}
-    if device.type == "cpu":  # Use the mapped file without a copy, because `done` usually copies weights.
+    # The tensor uses the mapped file without a copy, because `done` usually copies the weights later.
+    if device.type == "cpu":
         mapped = {place.target.rpartition(".")[2]: tensor(key) for key, place in places.items() if place.rows is None}
         mapped = {name: stored for name, stored in mapped.items() if stored.dtype is dtype}
         module.load_state_dict(mapped, strict=False, assign=True)
@@ -163,7 +167,8 @@ def _fill(
         if (name := place.target.rpartition(".")[2]) in allocated:
             (allocated[name] if place.rows is None else allocated[name][place.rows]).copy_(tensor(key))
     done(module)
-    for name, stored in mapped.items():  # Copy all tensors that are still mapped, because the file may change.
+    # Tensors that are still mapped are copied now, because the file may change later.
+    for name, stored in mapped.items():
         if (parameter := getattr(module, name)).data_ptr() == stored.data_ptr():
             parameter.data = parameter.data.clone()
 
@@ -180,7 +185,7 @@ def _parallel_map(device: torch.device) -> Iterator[Callable[..., Iterator[None]
     before = torch.get_num_threads()
     with ThreadPoolExecutor(CORE_COUNT, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         yield pool.map
-    torch.set_num_threads(before)  # The initializer also changed the number for new threads.
+    torch.set_num_threads(before)  # The initializer has also changed the number for threads that start later.
 
 
 def _map_table(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:
@@ -327,7 +332,8 @@ def _allocate(module: nn.Module, device: torch.device, types: dict[str, torch.dt
     Returns:
         The tensors by name.
     """
-    # `empty_like` on a meta tensor makes torch import more modules, which takes 1 s.
+    # The function `empty_like` is not used, because for a meta tensor it makes torch import more modules, which takes 1
+    # s.
     allocated = {
         name: torch.empty(
             tensor.shape, dtype=types[name] if tensor.is_floating_point() else tensor.dtype, device=device

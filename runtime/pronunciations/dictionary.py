@@ -12,11 +12,12 @@ from runtime.shared.strict_json import parse_object
 
 FORMAT = "voicewright.pronunciations.v1"
 MAX_BYTES = 512 * 2**10  # Maximum size of a dictionary file in bytes.
-# Maximum size of a written file in bytes. It may be exceeded if the newest version alone is larger.
+# Maximum size in bytes of a written file. A larger file is written only if the newest version alone is larger.
 KEPT_BYTES = 256 * 2**10
 MAX_VERSIONS = 16
 MAX_WORDS = 200
-MAX_WORD_CHARS, MAX_REPLACEMENT_CHARS, MAX_DESCRIPTION_CHARS = 80, 200, 500  # Maximum numbers of characters.
+# Maximum numbers of characters of a word, its replacement and a description.
+MAX_WORD_CHARS, MAX_REPLACEMENT_CHARS, MAX_DESCRIPTION_CHARS = 80, 200, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class PronunciationDictionary:
     name: str
     description: str = ""
     created_at: float
-    # Time of archiving, or None. Archived dictionaries are not in filtered lists, but requests may use them.
+    # Unix time of archiving, or None. Archived dictionaries are hidden in filtered lists, but requests may still use
+    # them.
     archived_at: float | None = None
     versions: tuple[Version, ...]
 

@@ -16,8 +16,8 @@ from runtime.pronunciations.dictionary import MAX_BYTES, MAX_REPLACEMENT_CHARS, 
 MEDIA_TYPE = "application/pls+xml"
 _SPACE = "http://www.w3.org/2005/01/pronunciation-lexicon"
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-_TRUE = {"true", "1"}  # True values of an XML Schema boolean.
-_MAX_NAMED = 10  # Maximum number of words in a message.
+_TRUE = {"true", "1"}  # Values of an XML Schema boolean that mean true.
+_MAX_NAMED = 10  # Maximum number of words that are listed in a message.
 _UNUSABLE = (
     f"words without an alias (phonemes are not supported), of more than {MAX_WORD_CHARS} characters, with an "
     f"alias of more than {MAX_REPLACEMENT_CHARS}, or with another alias before"
@@ -66,7 +66,7 @@ def read_lexicon(data: bytes) -> Lexicon:
         for written in map(_text, _inside(lexeme, "grapheme")):
             entry = Word(written, say_as, case_sensitive=True)
             is_usable = 1 <= len(written) <= MAX_WORD_CHARS and 1 <= len(say_as) <= MAX_REPLACEMENT_CHARS
-            # The first alias of a homograph is spoken because a request does not state the role of a word.
+            # If a word has several entries, the first one is used, because a request does not say which one it needs.
             if not is_usable or entries.setdefault(written, entry) != entry:
                 left_out.append(written)
     lexicon = Lexicon(tuple(entries.values()), tuple(dict.fromkeys(left_out)))

@@ -51,5 +51,5 @@ class OwnerDictionaries(Owned[DictionaryFolder, PronunciationDictionary, Diction
         return self.own.add(name, words, description=description, check=self._check_count)
 
     def _check_count(self) -> None:
-        if self.max_items:  # Without a limit, the files are not counted because counting reads all of them.
+        if self.max_items:  # If there is no limit, the files are not counted, because this would read all of them.
             self._check_limit(len(self.own.all()))
