@@ -40,7 +40,7 @@ class SessionConfig(SpeechFields, Message):
 
 
 class InputText(Message):
-    """Text that is appended to an utterance (the first message opens it).
+    """Text to append to an utterance, which the first text opens.
 
     Speech may start immediately.
     """
