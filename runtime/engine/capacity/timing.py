@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of the fastest run and of the median run."""
+    """Durations of the fastest run and of the median run in seconds."""
 
     best: float
     median: float

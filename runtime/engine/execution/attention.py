@@ -49,7 +49,7 @@ class PrefillAttention:
 
 
 class SlotAttention:
-    """Attention of the `new` newest positions per batch row, stored in the KV cache first.
+    """Attention of each batch row's `new` newest positions, after storing keys and values.
 
     Slot numbers are on the device, so graphs can capture the attention.
 

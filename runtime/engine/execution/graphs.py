@@ -89,11 +89,11 @@ class GraphPool:
             )
 
     def of(self, work: Work) -> dict[Shape, Any]:
-        """Return all graphs of a kind of work, by shape."""
+        """Return all graphs for a kind of work, by shape."""
         return self._graphs[work]
 
     def get(self, work: Work, *shape: int) -> Any | None:
-        """Return the graph of a kind of work that has exactly this shape, or None."""
+        """Return the graph for a kind of work and exactly this shape, or None."""
         return self._graphs[work].get(shape)
 
     def fitting(self, work: Work, *least: int) -> tuple[Shape, Any | None]:

@@ -300,7 +300,7 @@ class ModelRunner:
 
     @torch.inference_mode()
     def step(self, slots: Slots) -> LaunchedFrame:
-        """Launch the next frame of some slots that already have a frame.
+        """Launch the next frame of the given slots, which already have a first frame.
 
         Shapes: slots [B].
 

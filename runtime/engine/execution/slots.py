@@ -50,7 +50,7 @@ class RowSettings:
 
 @dataclass(slots=True, eq=False)
 class SlotInputs:
-    """Inputs of a slot, owned by the sequence in the slot."""
+    """Inputs of a slot: sampling settings, seed and text ids, owned by the slot's sequence."""
 
     settings: RowSettings
     seed: int

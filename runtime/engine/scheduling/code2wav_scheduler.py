@@ -158,7 +158,7 @@ class Code2WavScheduler:
         self._worker.replace_tasks(self, self._tasks)
 
     def resubmit_tasks(self) -> None:
-        """Submit tasks again if the end of a request has withdrawn the tasks of all requests."""
+        """Submit the tasks of the other requests again if the end of a request has withdrawn them."""
         if self._withdrawn:
             self.submit_tasks()
 

@@ -44,10 +44,10 @@ class SequenceTable:
         Sequence.before <= sampled                      Frames of the earlier segments.
         SlotCache.frame = launched - before             Frames of the current segment; `host_frame` is its host copy.
 
-    * `InFlight` advances `launched`. When it discards launches, it sets `launched` back to `sampled`. *
-    `Code2WavScheduler.store_frames` advances `sampled`. `SegmentRunner.cut_segment` discards frames. *
-    `Scheduler.record_emitted` advances `emitted` when the result of a Code2Wav call is collected. *
-    `EngineCore.ack_sent` advances `acknowledged_frames`, which may exceed `emitted` until the call is collected.
+    * `InFlight` advances `launched`. When it discards launches, it sets `launched` back to `sampled`.
+    * `Code2WavScheduler.store_frames` advances `sampled`. `SegmentRunner.cut_segment` discards frames.
+    * `Scheduler.record_emitted` advances `emitted` when the result of a Code2Wav call is collected.
+    * `EngineCore.ack_sent` advances `acknowledged_frames`, which may exceed `emitted` until the call is collected.
 
     Thread: engine. When the Code2Wav worker begins a chunk, the worker holds its lock, reads `emitted` and sets
     `in_code2wav`.

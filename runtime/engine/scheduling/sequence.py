@@ -116,7 +116,7 @@ class Sequence:
     cut_reason: StopReason | None = None  # Stop reason of the last segment that did not end at EOS.
 
     def admit(self, admission: Admission, text_stream: TextStream, seed: int, now: float) -> None:
-        """Store the results of the request's validation by its checkpoint."""
+        """Store the results of validating the request."""
         self.admission = admission
         self.text_stream = text_stream
         self.seed = seed

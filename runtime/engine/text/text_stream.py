@@ -70,7 +70,7 @@ class TextStream:
     Args:
         max_chars: Maximum characters of a segment. An open segment ends after this number of characters.
         by_token: True if a segment can start before its text is complete.
-        tags: True if inline tags for pauses and styles are read. A pause or a change of style ends a segment.
+        tags: True if inline tags for pauses and styles take effect. A pause or a change of style ends a segment.
         max_break_s: See `SpeechRequest`.
         follows: True if the checkpoint supports style instructions. Otherwise styles are dropped.
         languages: Languages of the checkpoint. If the text is in another script, it is spoken, and a note is added to
@@ -138,7 +138,7 @@ class TextStream:
         self._append_items(self._tags.add(text))
 
     def flush(self) -> None:
-        """Make all text so far ready to speak, even an incomplete last word or sentence."""
+        """Make all received text ready to be spoken, even an incomplete last word or sentence."""
         if self.closed:
             return
         self._flush_reading()
