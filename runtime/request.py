@@ -81,7 +81,7 @@ class StopReason(StrEnum):
 
 
 class Guard(StrEnum):
-    """Kind of faulty generation, such as repetition or silence, that was detected."""
+    """Kind of detected faulty generation, such as repetition or silence."""
 
     BUDGET = "budget"  # More frames than the text can need.
     REPETITION = "repetition"  # The same few codes are repeated after the end of the text.

@@ -299,7 +299,7 @@ class HAProxy:
     async def start(self, voices: Mapping[str, str] | None = None) -> None:
         """Start HAProxy and wait until it accepts commands.
 
-        If the process of an earlier ingress is running, it is used instead.
+        If HAProxy is already running because an earlier ingress started it, that process is used instead.
 
         Raises:
             PortInUse: The public port is in use.

@@ -25,7 +25,7 @@ VARIANCE_FLOOR = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class MelFilter:
-    """Filter bank and window of the mel spectrogram, computed once because it is slow.
+    """Filter bank and window of the mel spectrogram, which are computed only once.
 
     Shapes: bank [mel_dim, FFT // 2 + 1]; window [FFT].
     """

@@ -52,9 +52,9 @@ class PaddedConv(nn.Module):
         return self.conv(F.pad(x, (self.left, right), mode=self.pad))
 
     def output_length(self, length: Tensor | None) -> Tensor | None:
-        """Return the number of valid outputs for `length` valid inputs, or None for None.
+        """Return the number of valid outputs for `length` valid inputs.
 
-        None means that the sequence fills the buffer.
+        If `length` is None, the sequence fills the buffer, and the result is also None.
         """
         return None if length is None else (length + self.stride - 1) // self.stride
 

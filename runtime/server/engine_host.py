@@ -182,7 +182,7 @@ class Host:
     def refused(self, error: SpeechError) -> None:
         """Count a refused request in the metrics.
 
-        An error that `ended` has already counted is not counted again.
+        If `ended` has already counted the error, the error is not counted again.
         """
         if error not in self._ends:
             self.metrics.refused(error.code)

@@ -69,7 +69,7 @@ class SpeechEngine(Protocol):
     def ack_sent(self, ticket: int, samples: int) -> None:
         """Report the total number of samples that were sent to the client.
 
-        The engine pauses a request with `acknowledged` until its audio is acknowledged.
+        If the request has set `acknowledged`, the engine pauses generation until earlier audio is acknowledged.
         """
         ...
 

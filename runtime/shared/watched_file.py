@@ -22,7 +22,7 @@ class WatchedFile(Generic[Value]):
     def __init__(
         self, path: str, read: Callable[[str], Value], absent: Value, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Create an object that reads a file and follows its changes.
+        """Create an object that reads a file again whenever the file changes.
 
         Args:
             path: Path of the file, or "" if there is no file.

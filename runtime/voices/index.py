@@ -96,7 +96,7 @@ class Index:
         ]
 
     def update(self, changed: Iterable[IndexEntry], gone: Iterable[str]) -> None:
-        """Write and delete rows in one transaction."""
+        """Write the rows of changed files and delete the rows of missing files in one transaction."""
         rows = [
             (
                 entry.file,

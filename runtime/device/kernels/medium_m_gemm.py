@@ -74,7 +74,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
 
 
 def block_rows(M: int) -> int:
-    """Return the number of rows M, rounded up to the next number in SIZES."""
+    """Round the number of rows M up to the next size for which a kernel is compiled."""
     return next(size for size in SIZES if size >= M)
 
 

@@ -37,7 +37,7 @@ class Context(Utterance[SynthesisOptions]):
     def deadlines(self) -> Iterator[float]:
         """Yield the times at which the engine must speak the received text.
 
-        A pause of the client and the chunk schedule each determine a time.
+        One time depends on the client's pause, and the other time on the chunk schedule.
         """
         if self.text.due is not None and self.voice.is_ready:
             yield self.text.due

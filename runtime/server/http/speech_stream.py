@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 
 class SpeechStream:
-    """Async iterator over the events of one request up to Finished.
+    """Async iterator over the events of one request up to the event `Finished`.
 
     Thread: event loop.
 

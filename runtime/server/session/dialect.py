@@ -165,7 +165,7 @@ class Dialect(ABC, Generic[Speaking]):
             self._fail(utterance, error)
 
     def on_reference(self, number: int, result: Reference | SpeechError) -> None:
-        """Process the result of a Decode or Recall command."""
+        """Process the result of reading reference audio or a stored voice."""
         voice = self._reading.pop(number, None)
         if voice is not None and not self.closed:
             voice.reference = result

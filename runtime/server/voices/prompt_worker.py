@@ -40,7 +40,7 @@ class PromptWorker:
         self._failed: set[tuple[str, str]] = set()
 
     def wake(self) -> None:
-        """Start searching for stored voices without a prompt now."""
+        """Start the search for stored voices without a prompt."""
         self._failed.clear()
         self._woken.set()
 

@@ -31,7 +31,7 @@ class Speakers:
     """
 
     def __init__(self, elsewhere: str) -> None:
-        """Create a list of speakers that follows a file.
+        """Create a list of speakers that is updated when the file changes.
 
         Args:
             elsewhere: Path of the file that lists the checkpoints of other replicas, or "" if there is no file.

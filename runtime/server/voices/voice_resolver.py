@@ -68,8 +68,8 @@ class VoiceResolver:
     ) -> ResolvedVoice:
         """Return the mode and the voice for a request.
 
-        The default mode depends on the voice and the reference, and is otherwise the first loaded mode. A stored voice
-        with a style uses a CustomVoice checkpoint that supports it (`ModelCard.styles_voices`).
+        The default mode depends on the voice and the reference. Without both, it is the first loaded mode. A stored
+        voice with a style uses a CustomVoice checkpoint that supports it (`ModelCard.styles_voices`).
 
         Args:
             mode: Requested mode, or None for the default.
