@@ -36,6 +36,7 @@ SCREENSHOTS = ROOT / "artifacts" / "screenshots"
 READY_MS = 1000 * TEST_TIMEOUT_S
 expect.set_options(timeout=1000 * TEST_TIMEOUT_S)  # Results may be late, because other tests use the same processors.
 VOICES = "/v1/audio/voices"
+SCRIPTS = "/studio/scripts"
 VIEWPORT: ViewportSize = {"width": 1200, "height": 860}
 OF_A_PAGE = {"viewport", "color_scheme"}  # Options of a Playwright context that can be changed without a new window.
 
@@ -174,6 +175,14 @@ def no_voices(app: App) -> Iterator[None]:
     empty()
 
 
+@pytest.fixture
+def no_scripts(app: App) -> None:
+    """Delete the stored scripts of earlier tests, because the page opens the newest script."""
+    with httpx.Client(base_url=app.url, trust_env=False) as client:
+        for script in client.get(SCRIPTS).json()["scripts"]:
+            client.delete(f"{SCRIPTS}/{script['id']}").raise_for_status()
+
+
 OpenStudio = Callable[..., Page]
 
 
@@ -199,7 +208,9 @@ def emptied(window: BrowserContext, url: str) -> BrowserContext:
 
 
 @pytest.fixture
-def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowness: Slowness) -> Iterator[OpenStudio]:
+def open_studio(
+    browser: Browser, app: App, no_scripts: None, first_window: BrowserContext, slowness: Slowness
+) -> Iterator[OpenStudio]:
     """Return a function that opens the studio's page in a new window.
 
     The test fails if the page has a script error or violates its content security policy.
