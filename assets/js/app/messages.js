@@ -31,7 +31,8 @@ export class Toasts {
     this.holder = holder;
     /** Toasts that stay when the room changes. @type {WeakSet<Element>} */
     this.pageToasts = new WeakSet();
-    // The toasts have a grid row of this height. Rooms keep their height and need no new layout (studio.css).
+    // The CSS variable --vw-told is the height of the toasts. It is the height of a grid row of the page, so the rooms
+    // below keep their height and need no new layout (studio.css).
     new ResizeObserver(() => holder.parentElement?.style.setProperty('--vw-told', `${holder.offsetHeight}px`)).observe(holder);
   }
 
@@ -171,7 +172,11 @@ export class ErrorMessages {
     if (holder) this.shownWhileAway.set(holder, { sentence: holder.textContent ?? '', then: nextText });
   }
 
-  /** Replace the errors of `showUntilReady`, because the runtime is available again. */
+  /**
+   * Replace the errors that `showUntilReady` has shown, because the runtime is available.
+   *
+   * This is called each time the runtime becomes available again.
+   */
   back() {
     for (const [holder, { sentence, then }] of this.shownWhileAway) {
       if (holder.textContent !== sentence) continue;
@@ -181,7 +186,7 @@ export class ErrorMessages {
     this.shownWhileAway.clear();
   }
 
-  /** Clear the messages that `back` has shown, because the runtime is unavailable again. */
+  /** Clear the messages about the recovery, because the runtime is unavailable again. */
   onUnavailable() {
     for (const [holder, then] of this.shownSinceReady) if (holder.textContent === then) holder.textContent = '';
     this.shownSinceReady.clear();
@@ -335,7 +340,7 @@ export class Notes {
    * Translate a note of the server into the page's language.
    *
    * @param {string} note note of the server @param {import('../player/stage.js').ShownAudio} take
-   * @returns {{text: string, isRead?: boolean}} isRead: true if the published checkpoints can speak the text
+   * @returns {{text: string, isRead?: boolean}} isRead: true if a published checkpoint supports the writing system of the text
    */
   translated(note, take) {
     const { studio } = this;

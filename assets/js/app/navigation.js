@@ -130,7 +130,13 @@ export class Keys {
   }
 }
 
-/** Blur a clicked button (or its replacement), so that Space plays and pauses. @param {MouseEvent} event */
+/**
+ * Remove the focus from a clicked button, so that the Space key plays and pauses.
+ *
+ * If the click has hidden the button and the focus has moved to the button next to it, this button loses the focus.
+ *
+ * @param {MouseEvent} event
+ */
 function leaveFocus({ detail, target }) {
   const button = detail > 0 && target instanceof Element ? target.closest('button:not([role=tab])') : null;
   const focused = document.activeElement;

@@ -1,7 +1,7 @@
 /**
  * Theme and language of the page, which the studio stores for each visitor.
  *
- * Event: 'change' with the new values.
+ * `Preferences` emits the event 'change' with the new values.
  *
  * @typedef {{language?: string, theme?: string}} PreferenceValues
  *
@@ -106,7 +106,7 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
 // has no handle. On an idle page, it requests exactly one callback per frame. Browsers number these requests, so the
 // request of the last frame can be cancelled.
 
-const STABLE_FRAMES = 60; // After this number of consecutive frames, any finite animation has ended.
+const STABLE_FRAMES = 60; // Number of consecutive frames after which any finite animation has ended.
 const TRIES = 1200;
 
 export function cancelOrphanedFrames() {
@@ -114,7 +114,7 @@ export function cancelOrphanedFrames() {
   let triesLeft = TRIES;
   const watch = () => {
     const first = requestAnimationFrame(() => {
-      // All animation loops have already requested their next frame.
+      // At this time, all animation loops have requested their next frame.
       const next = requestAnimationFrame(() => {});
       cancelAnimationFrame(next);
       seen = next - first === 2 ? seen + 1 : 0;

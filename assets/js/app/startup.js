@@ -1,7 +1,7 @@
 /**
  * Script of the page that is shown while the server starts.
  *
- * It shows the state of studio and runtime, and reloads the page when the studio is ready.
+ * It shows the state of the studio and of the runtime, and reloads the page when the studio is ready.
  */
 
 import { getElement } from '../common/elements.js';

@@ -1,8 +1,8 @@
 /**
  * Status line of the page, with the state of the runtime and the loaded checkpoints.
  *
- * If the connection to the runtime is lost, the WebSocket reports it immediately. If the runtime stalls, the WebSocket
- * reports it within ten seconds. Then the page polls the studio. Event: 'models' with the checkpoints, whenever a runtime
+ * The WebSocket reports a lost connection immediately, and a stalled runtime within ten seconds. The page then polls
+ * the studio for the state of the runtime. The event 'models' has the checkpoints, and is emitted when a runtime
  * becomes ready.
  */
 

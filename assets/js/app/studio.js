@@ -69,7 +69,8 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 /** Names of the modes in checkpoints. @type {Record<Mode, string>} */
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
-const STORAGE_FULL_TOAST_MS = 60_000; // Long, because no take is saved until the user frees space.
+// This toast stays for a long time, because no take is saved until the user frees space.
+const STORAGE_FULL_TOAST_MS = 60_000;
 const CATCH_UP_DELAY_MS = 300; // Delay after a change in another tab, so that one refresh serves many changes.
 const UNANSWERED_DELAY_MS = 1000; // If a response takes longer than this, the page reports the delay.
 
@@ -227,7 +228,7 @@ export class Studio {
     return { ...this.given, instructs, scripts, starters, speakers };
   }
 
-  /** Change the language of the page itself. @param {string} language */
+  /** Change the language of the page's texts, which may differ from the spoken language. @param {string} language */
   async setLanguage(language) {
     await this.words.load(language);
     this.presets = this.localPresets();
@@ -427,7 +428,11 @@ export class Studio {
     return this.text.trim() !== '' && !samples.includes(this.text);
   }
 
-  /** Run the main action of the current room, for its button and for Ctrl+Enter. */
+  /**
+   * Run the main action of the current room.
+   *
+   * The primary button and Ctrl+Enter call this method.
+   */
   async speak() {
     const { current } = this;
     if (!current?.speak || !this.serves(current) || this.cards.size === 0) return;

@@ -170,7 +170,7 @@ export class AudioChecks {
     if (!report) return;
     const faults = this.faults().slice(0, MAX_FAULTS);
     const codes = this.audioAdvice.map(({ code }) => code);
-    // Trimming improves no recording that must be repeated.
+    // If the recording must be repeated, trimming it would not help.
     const isTooShort = codes.includes('short') || codes.includes('no_speech');
     const advice = this.audioAdvice.filter(({ code }) => code !== 'silence' || !isTooShort);
     const edges = !isTooShort && (report.trim.start_s >= MIN_EDGE_SILENCE_S || report.seconds - report.trim.end_s >= MIN_EDGE_SILENCE_S);

@@ -195,7 +195,7 @@ export class KeepForm extends Emitter {
     const { studio, name, consent } = this;
     const { sound, fields, provenance } = this.getReference();
     const unnamed = name.value.trim() ? null : new FieldError('name', studio.t('clone.name_first'));
-    // Show both errors at the same time. The exception shows only one.
+    // Show the errors of both fields, because the exception contains only one of them.
     if (unnamed && !consent.checked) studio.showError(unnamed.field, unnamed, 'clone');
     if (!consent.checked) throw new FieldError('consent', studio.t('clone.consent_first'));
     if (unnamed) throw unnamed;

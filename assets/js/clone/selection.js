@@ -1,7 +1,8 @@
 /**
- * Choice of the part of a recording that gives the best clone, as pure functions.
+ * Selection of the part of a recording that gives the best clone.
  *
- * The part has up to fifteen seconds of speech between two pauses, without coughs, hums or clipping.
+ * The part has up to fifteen seconds of speech between two pauses, without coughs, hums or clipping. The functions that
+ * choose the part are pure.
  */
 
 import { FRAME_S, analyseRecording, pauses, speechSpan } from './speech_detection.js';
@@ -76,7 +77,7 @@ function rating(analysis) {
     const length = end - start;
     const bad = shared(hums, start, end) + 0.5 * Math.max(0, shared(idle, start, end) - MIN_REMOVED_PAUSE_S);
     const coughs = bursts.filter((burst) => burst.end > start && burst.start < end).length;
-    // An edge inside a word is as bad as a cough.
+    // An edge inside a word lowers the rating as much as a cough.
     const torn = [from, to].filter((edge) => speech[edge] === 1 && speech[edge - 1] === 1).length;
     return (
       (FRAME_S * (voiced[to] - voiced[from] - 0.3 * (soft[to] - soft[from]))) / Math.max(length, WANTED_S) -
@@ -140,7 +141,7 @@ function padded({ start, end }) {
 
 // --- Selection of the suggested part and removal of faults, both with undo.
 
-const MAX_RECORDING_S = 20; // Enough for a slow reader of the suggested text.
+const MAX_RECORDING_S = 20; // This is enough time for a slow reader of the suggested text.
 const MIN_REPORTED_SILENCE_S = 0.3;
 // If a fault is nearer to an edge than this, the edge is moved instead of removing a span.
 const AT_EDGE_S = 0.6;

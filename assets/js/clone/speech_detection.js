@@ -1,8 +1,8 @@
 /**
- * Detection of speech, pauses and noises in a recording, as pure functions.
+ * Detection of speech, pauses and noises in a recording, with pure functions.
  *
- * Frames of 20 ms are classified by their level and their periodicity. A voice is periodic. A cough or a knock is as loud
- * as a vowel, but it starts suddenly or is not periodic. A hum is periodic for longer than any vowel.
+ * Frames of 20 ms are classified by their level and their periodicity. A voice is periodic. A cough or a knock is as
+ * loud as a vowel, but it starts suddenly or is not periodic. A hum is periodic for longer than any vowel.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -71,7 +71,7 @@ export function analyseRecording(pcm) {
   // Frames above this level count as speech. It is high enough to exclude room noise.
   const least = Math.max(loud - 32, Math.min(floor + 9, (floor + loud) / 2));
   const hum = humming(levels, repeats, lags, floor, loud);
-  // Bursts are measured relative to speech, so there are none without speech.
+  // Bursts are measured relative to the level of speech, so no burst is detected without speech.
   const burst = isVoiced ? bursting({ levels, steps, repeats, bright, throat, least, loud, hum }) : new Uint8Array(count);
   removeClippedBursts(burst, clipped);
   const speech = Uint8Array.from(levels, (level, frame) => (level > least && !hum[frame] && !burst[frame] ? 1 : 0));
@@ -206,7 +206,8 @@ function humming(levels, repeats, lags, floor, loud) {
   fill(steady, 1, 0.08);
   for (const [from, to] of runs(steady, 1)) {
     if ((to - from) * FRAME_S < MAX_VOWEL_S) steady.fill(0, from, to);
-    else steady.fill(1, Math.max(0, from - 5), from); // The first frame equals the one that is five frames earlier.
+    // The first frame of the tone was compared with the frame five frames earlier, so the tone started there.
+    else steady.fill(1, Math.max(0, from - 5), from);
   }
   return steady;
 }
@@ -263,7 +264,7 @@ function suddenBursts({ levels, steps, repeats, least, loud }) {
 }
 
 /**
- * Remove clipped bursts if the speech is clipped too: it sounds like noise.
+ * Remove clipped bursts if the speech is clipped too, because clipped speech sounds noisy.
  *
  * @param {Uint8Array} burst
  * @param {Uint8Array} clipped

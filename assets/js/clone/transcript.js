@@ -167,7 +167,11 @@ export class Transcript {
     this.onChanged();
   }
 
-  /** Return a sentence about the match with the recording, or the transcript if unknown. */
+  /**
+   * Return a sentence that says if the transcript matches the recording.
+   *
+   * If the recording was not transcribed yet, the result is the transcript itself.
+   */
   summary() {
     const { heard, words } = this.compared();
     if (words.length === 0) return this.field.value.trim();

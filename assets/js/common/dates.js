@@ -1,4 +1,4 @@
-/** Dates and durations as texts in the page's language, as pure functions. */
+/** Pure functions that return dates and durations as texts in the page's language. */
 
 // --- Names of days and times of day in the page's language.
 

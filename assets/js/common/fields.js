@@ -1,5 +1,5 @@
 /**
- * Error class, languages and helpers that the forms of all rooms share.
+ * Error class, languages and helper functions for the forms of all rooms.
  *
  * @typedef {Object} ModelCard     entry of the response of /v1/models
  * @property {string} id

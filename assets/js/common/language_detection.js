@@ -1,5 +1,5 @@
 /**
- * Detection of languages that a checkpoint does not support, as pure functions.
+ * Detection of languages that a checkpoint does not support, with pure functions.
  *
  * The letters of a text determine its language. For Latin letters, common words determine it.
  */

@@ -1,11 +1,11 @@
 /**
  * Translation of the server's messages into the page's language.
  *
- * An error is translated by its code and its facts. Other messages are translated by their English text. A message without a
- * translation is not changed.
+ * An error is translated by its code and by the values that it contains (`facts`). Other messages are translated by
+ * their English text. A message without a translation is not changed.
  *
- * The texts are in assets/i18n/<language>/server.json. The English texts with keys `server.phrase.*` are patterns of the
- * server's messages.
+ * The texts are in assets/i18n/<language>/server.json. The English texts with keys `server.phrase.*` are patterns of
+ * the server's messages.
  */
 
 import { formatDuration } from './dates.js';
@@ -86,7 +86,7 @@ function placeholderValues(groups) {
 }
 
 /**
- * Return the translated message for an error code, or null if it needs facts.
+ * Return the translated message for an error code, or null if it has placeholders.
  *
  * @param {string} code @returns {string|null}
  */
@@ -119,7 +119,7 @@ export function errorSentence({ code, message, facts = {} }) {
 }
 
 /**
- * Format the facts of an error as the placeholder values of its message.
+ * Format the values that an error contains, for the placeholders of its message.
  *
  * @param {Object<string, any>} facts @returns {Object<string, any>}
  */

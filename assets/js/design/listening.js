@@ -6,7 +6,7 @@ import { throttle } from '../common/elements.js';
 // --- Equal loudness, so that users do not prefer a voice because it is louder. All takes are attenuated to the level of
 // the quietest take because a gain above 0 dB could clip.
 
-/** A take that is more LU than this below the loudest take has failed and is ignored. */
+/** Number of LU below the loudest take at which a take has failed and is ignored. */
 const FAILED_BELOW = 20;
 
 /**

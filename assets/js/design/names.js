@@ -1,4 +1,4 @@
-/** Names for new voices, and captions of takes, as pure functions. */
+/** Pure functions that return names for new voices, and captions of takes. */
 
 // --- Short and unique names for new voices.
 

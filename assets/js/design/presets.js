@@ -1,7 +1,7 @@
 /**
  * Buttons for the voice descriptions in presets/designs.toml, by language.
  *
- * Event: 'choose' with the preset as detail.
+ * A click on a button emits the event 'choose' with the preset as detail.
  *
  * @typedef {{use: string, language: string, name: string, text: string, sample: string}} Design
  * @typedef {import('../common/fields.js').ModelCard} ModelCard

@@ -95,7 +95,8 @@ export class TakesPanel {
   refresh() {
     const { filter: wanted } = this;
     this.requestNumber += 1;
-    const scripts = this.scripts.refresh(wanted).catch(() => {}); // The same error is shown in the list of takes.
+    // The list of takes shows the same error, so it is ignored here.
+    const scripts = this.scripts.refresh(wanted).catch(() => {});
     const takes = this.studio.history.refresh(wanted);
     // Wait for takes and scripts the first time, so that nothing moves later.
     return this.guard(this.isLoaded ? takes : Promise.all([takes, scripts]));
@@ -223,7 +224,7 @@ export class TakeSpace {
     try {
       this.space = await this.studio.history.space();
     } catch {
-      this.space = null; // The same error is shown in the list of takes.
+      this.space = null; // The list of takes shows the same error, so it is ignored here.
     }
     this.paint();
   }

@@ -1,8 +1,8 @@
 /**
  * Stored scripts in the list of the Library.
  *
- * An entry shows the voices, the number of lines and the duration of a script. A button shows the takes of the script below
- * its entry. Event: 'change'.
+ * An entry shows the voices, the number of lines and the duration of a script. A button shows the takes of the script
+ * below its entry. `SavedScripts` emits the event 'change' after a change of the list.
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';

@@ -77,7 +77,7 @@ export class Dock {
   }
 
   /**
-   * Show the stop button instead of the primary button, or the other way round.
+   * Show the stop button, or show the primary button.
    *
    * @param {boolean} isBusy true for the stop button
    */
@@ -119,7 +119,7 @@ export class Dock {
   }
 
   /**
-   * Enable the button for the speed, or let the button explain why it is disabled.
+   * Enable the button for the speed, or let the button show why the speed is fixed.
    *
    * @param {boolean} can true if the output can change the speed
    */

@@ -1,7 +1,7 @@
 /**
  * Sequence of takes and silences that is played without gaps.
  *
- * Takes may still be in generation.
+ * A take can be played while it is being generated.
  *
  * @typedef {import('./take.js').Take} Take
  * @typedef {Take|{silence: number}} Item   a take, or a silence in seconds

@@ -1,9 +1,12 @@
 /**
  * Player on the page: waveform, playback controls and metrics of the shown take.
  *
- * The player plays a playlist, which usually has one take. To continue after a pause or a seek, it starts a new playlist
- * at the position. Events: 'change' when playback starts, pauses or ends, or when another take is shown; 'place' when the
- * position changes; 'star', 'share' and 'code' when a button is pressed.
+ * The player plays a playlist, which usually has one take. To continue after a pause or a seek, it starts a new
+ * playlist at the position.
+ *
+ * The event 'change' is emitted when playback starts, pauses or ends, and when another take is shown. The event 'place'
+ * is emitted when the position changes. The events 'star', 'share' and 'code' are emitted when the button with this
+ * function is pressed.
  *
  * @typedef {import('./take.js').Take} Take
  * @typedef {import('../script/full_audio.js').FullAudio} FullAudio
@@ -141,10 +144,10 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * Start to play a playlist from a position.
+   * Start to play a playlist from a position, given as an item and a position in the item.
    *
-   * @param {Playlist} playlist @param {{index?: number, at?: number}} [from]
-   * @param {ProgressCallbacks|null} [callbacks]  set for full audio @param {number} [shownPosition] position in the shown take in samples
+   * @param {Playlist} playlist @param {{index?: number, at?: number}} [from] index: number of the item; at: position in the item in samples
+   * @param {ProgressCallbacks|null} [callbacks]  callbacks for the full audio of a script, or null for a take @param {number} [shownPosition] position in the shown take in samples
    */
   begin(playlist, { index = 0, at = 0 } = {}, callbacks = null, shownPosition = at) {
     this.playlist = playlist;

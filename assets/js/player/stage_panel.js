@@ -10,7 +10,7 @@ import { Take } from './take.js';
 
 const MIN_PROGRESS_S = 10; // No progress is shown for shorter takes.
 const MIN_MEASURED_MS = 1000; // The remaining time is estimated after this much generation time.
-const MAX_PROGRESS = 0.99; // Below 1, because the length of the take is an estimate.
+const MAX_PROGRESS = 0.99; // The shown progress stays below 1, because the length of the take is an estimate.
 
 /**
  * @typedef {Object} GenerationProgress @property {number} share    generated fraction of the take, below 1
@@ -113,7 +113,7 @@ export class TakeActions {
     /** Record of the offered take when the link was set. @type {TakeRecord|null} */
     this.record = null;
     this.star.onclick = () => stage.dispatchEvent(new Event('star'));
-    // The full audio of a script is exported instead.
+    // For the full audio of a script, the button opens the form for the export instead.
     this.button.addEventListener('click', (event) => {
       if (!this.take || this.take instanceof Take) return;
       event.preventDefault();

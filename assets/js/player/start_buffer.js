@@ -1,10 +1,10 @@
 /**
  * Size of the start buffer, computed from the arrival times of recent takes.
  *
- * A take is the audio of one request. If the runtime is barely faster than real time, every chunk is late. The buffer then
- * grows immediately, and more for longer takes. If chunks are late in a single take, this is treated as an outlier: only
- * late chunks in two takes enlarge the buffer. On a fast runtime, playback therefore starts early. On a slow runtime, it
- * starts late but without gaps.
+ * A take is the audio of one request. If the runtime is barely faster than real time, every chunk is late. The buffer
+ * then grows after one take, and it is larger for longer takes. If only single chunks of a take are late, the take is
+ * treated as an outlier. The buffer grows only if this happens in two takes. On a fast runtime, playback therefore
+ * starts early. On a slow runtime, it starts late but without gaps.
  *
  * Takes that are generated in parallel share the runtime, so each number of parallel takes has separate data.
  */
@@ -138,7 +138,8 @@ export class Pace {
   /**
    * Return how much audio must be buffered before the next playback starts.
    *
-   * Playback starts at `target` buffered samples. It also starts `hold` samples of time after the first chunk arrived.
+   * Playback starts when `target` samples are buffered. If this takes too long, it starts at the duration of `hold`
+   * samples after the arrival of the first chunk.
    *
    * @param {{planned?: number, parallel?: number}} [take]  planned: expected number of samples, or 0 if unknown
    */
@@ -147,7 +148,8 @@ export class Pace {
     const expected = planned * MAX_LENGTH_RATIO;
     const whole = takes.map((take) => needOf(take.whole, expected));
     const steady = takes.map((take) => needOf(take.steady, expected));
-    // Use the largest need without the worst chunks, or the second largest with them, whichever is larger.
+    // Use the larger of two values: the largest need of a take without its worst chunk, and the second largest need of
+    // a complete take.
     const needed = (/** @type {keyof BufferNeed} */ what) => {
       const [, twice = 0] = whole.map((need) => need[what]).sort((one, other) => other - one);
       return Math.max(twice, ...steady.map((need) => need[what]));

@@ -1,8 +1,9 @@
 /**
  * Take: one request for speech, with the received PCM and the results.
  *
- * Events: 'state' (queue position, start, first audio), 'progress' (more audio), 'done' at the end (also after a
- * cancellation) or 'error', and 'stored' when the studio has stored or refused the take.
+ * A take emits 'state' when its queue position changes, when it starts, and at the first audio. It emits 'progress'
+ * when more audio arrives, and 'done' or 'error' at the end. A cancelled take emits 'done'. The event
+ * 'stored' follows when the studio has stored or refused the take.
  *
  * @typedef {'custom_voice'|'voice_design'|'base'} Mode
  * @typedef {{voice?: string, language?: string, instructions?: string, ref_text?: string, x_vector_only_mode?: boolean,

@@ -53,7 +53,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   target = 0;
   startTarget = 0; // Number of buffered samples that are needed to start this take.
   hold = 0;
-  waited = 0; // Time since the first chunk arrived, or after an underrun the last chunk, in samples.
+  waited = 0; // Time in samples since the arrival of the first chunk, or of the last chunk after an underrun.
   /** @type {string} */
   state = 'idle';
   ended = false;

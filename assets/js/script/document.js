@@ -1,7 +1,8 @@
 /**
  * Script: its lines and the changes to them, independent of the page and the audio.
  *
- * Event: 'change' after every change. `lines` in its detail is true if lines were added, removed or moved.
+ * A script emits the event 'change' after every change. `lines` in its detail is true if lines were added, removed or
+ * moved.
  *
  * @typedef {Object} Voice      voice of a line. Fields that a mode does not use are undefined.
  * @property {'custom_voice'|'base'|'voice_design'} mode

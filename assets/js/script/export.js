@@ -23,7 +23,7 @@ import { nameOfScript } from './line_text.js';
 const MAX_NOTE_CHARS = 300;
 const RETRY_MS = 2000;
 const RESTART_TIMEOUT_MS = 600_000; // Maximum time to wait for a restart of the studio or the runtime.
-// Several lines at once, so that the engine can batch them and does not wait for the studio.
+// Several lines are generated at the same time, so that the engine can batch them and does not wait for the studio.
 const MAX_LINES_IN_FLIGHT = 4;
 const MIN_MEASURED_MS = 5000; // The remaining time is estimated after this much generation time.
 
@@ -211,7 +211,8 @@ export class ExportForm {
     const chapters = room.script.lines.filter(({ chapter }) => chapter);
     part.replaceChildren(new Option(studio.t('script.export_whole'), ''), ...chapters.map(({ id, chapter }) => new Option(chapter, id)));
     const files = getElement(this.shape, '[value="chapters"]', HTMLOptionElement);
-    files.disabled = chapters.length === 0 || this.timed.checked; // The times belong to one film.
+    // Subtitle times refer to one film, so these lines cannot be exported as one file for each chapter.
+    files.disabled = chapters.length === 0 || this.timed.checked;
     if (files.disabled && files.selected) this.shape.value = 'joined';
     part.value = chapters.some(({ id }) => id === chosen) ? chosen : '';
     /** @type {HTMLElement} */ (part.parentElement).hidden = chapters.length < 2;

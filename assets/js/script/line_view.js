@@ -258,7 +258,7 @@ export class LineView {
   }
 
   /**
-   * Set the value of a field only if it differs, because that moves the caret.
+   * Set the value of a field only if it differs, because a new value moves the caret.
    *
    * @param {HTMLInputElement|HTMLTextAreaElement} field
    * @param {string} value

@@ -41,7 +41,7 @@ import { nameOfScript, readParts } from './line_text.js';
 import { levelsOf } from './schedule.js';
 
 const UPDATE_INTERVAL_MS = 250; // Interval between updates of a line during its generation.
-const MAX_SEARCH_CHARS = 250; // The studio ignores the rest of a search.
+const MAX_SEARCH_CHARS = 250; // The studio uses only this number of characters of a search text.
 
 /**
  * Return a key that is equal for requests with equal audio.

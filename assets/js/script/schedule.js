@@ -1,8 +1,8 @@
 /**
- * Levels of audio over time, encoded as a short text that is stored with a script.
+ * Positions of a script's lines in its audio, and levels of the audio for the timeline.
  *
- * There are 20 characters per second, from 0 to z. The timeline draws lines from these levels if their audio is not
- * loaded.
+ * The levels are encoded as a short text, which is stored with the script. There are 20 characters per second, from 0
+ * to z. The timeline draws lines from these levels if their audio is not loaded.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';

@@ -153,7 +153,7 @@ export class ScriptList extends EventTarget {
       const error = errorOf(thrown);
       if (script !== this.script) return;
       this.error = error;
-      // Awaited, because `flush` must not end before the script is stored.
+      // This is awaited, because `flush` must not end before the script is stored.
       if (error.status === 409 && (await this.followSpeech(script).catch(() => false))) await this.put(script);
       else this.enter(error.status === 409 ? 'conflict' : 'unkept');
     } finally {

@@ -1,8 +1,8 @@
 /**
  * Mouse and touch actions on the timeline of a script.
  *
- * A click moves the playback position and selects the line. Dragging a clip moves its line, and dragging a handle changes
- * the silence after a line. A touch scrolls the timeline, and drags only if the finger first rests.
+ * A click moves the playback position and selects the line. Dragging a clip moves its line, and dragging a handle
+ * changes the silence after a line. A touch scrolls the timeline. It drags a clip only after a long press.
  *
  * The same actions have keys: arrows on the timeline, Alt+↑ and Alt+↓ on a line, and the field for the pause of a line.
  *

@@ -88,7 +88,11 @@ export class VoiceAssignment {
     return this.displayOf(voice)?.name ?? '';
   }
 
-  /** Return a name for a voice, which is a designed voice's description in short form. @param {Voice|null} voice */
+  /**
+   * Return the name of a voice, or the shortened description of a voice from a description.
+   *
+   * @param {Voice|null} voice
+   */
   uniqueNameOf(voice) {
     return (voice?.mode === 'voice_design' && suggestedName('', voice.description ?? '')) || this.nameOf(voice);
   }

@@ -106,7 +106,7 @@ const read = new WeakMap();
 function prepare(entries) {
   const forms = new Set(entries.flatMap(({ word }) => [word.normalize('NFC'), word.normalize('NFD')]));
   const longest = [...forms].sort((one, other) => other.length - one.length);
-  // In reverse order, so that the first of several entries for a word remains.
+  // The entries are added in reverse order, so that the first of several entries for a word remains.
   const backwards = [...entries].reverse();
   const prepared = {
     finder: new RegExp(longest.map(wholeWordPattern).join('|'), 'giu'),

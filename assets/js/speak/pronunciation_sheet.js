@@ -1,4 +1,4 @@
-/** Dialog for editing the pronunciation dictionary, which saves complete rows at once. */
+/** Dialog for the pronunciation dictionary, which saves each row when it is complete. */
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE, wavBlob } from '../common/audio.js';

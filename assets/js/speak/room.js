@@ -1,8 +1,8 @@
 /**
  * Speak room of the page, which speaks a text with a selected voice and a style.
  *
- * Speakers use a CustomVoice checkpoint. Stored voices use Base, or with a style a CustomVoice checkpoint that supports
- * stored voices.
+ * Speakers use a CustomVoice checkpoint. Stored voices use a Base checkpoint. With a style, they use a CustomVoice
+ * checkpoint that supports stored voices.
  */
 
 import { getElement } from '../common/elements.js';
@@ -296,7 +296,7 @@ export class SpeakersRoom {
    */
   restore({ mode, config }) {
     const { catalogue } = this.studio;
-    // For undo. A draft would lose these voices, because it has at most one.
+    // These voices are kept for undo, because a draft contains at most one of them.
     const { chosenVoice, previousVoice } = this;
     this.chooseIfAvailable(catalogue.find(keyOf(mode, config.voice ?? '')) ?? catalogue.findByName(config.voice ?? ''));
     this.language.value = config.language ?? 'auto';

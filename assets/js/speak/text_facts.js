@@ -241,7 +241,7 @@ export class TextFacts {
     const isLong = text.length > MIN_SCRIPT_CHARS;
     const isUnlimited = Boolean(studio.current?.takesAnyLength);
     const becomesScript = isUnlimited && this.isTooLong;
-    // Next to the button that makes a script, there is no space for a number of characters that nothing limits.
+    // The number of characters is shown only if it is limited, because the button that makes a script needs the space.
     const form = becomesScript ? '_script' : isUnlimited && isLong ? '_long' : '';
     this.count.textContent = text && studio.t(`shell.text_facts${form}`, this.facts(text));
     this.count.classList.toggle('vw-over', this.isTooLong && !becomesScript);
