@@ -1,11 +1,11 @@
 """Incremental conversion of Markdown to plain text for speech.
 
-Text is returned as soon as later text cannot change it. To classify a new line, markdown-it parses its first characters
-together with the earlier lines on which the open block depends. Text of a paragraph is passed to `GrowingInline` as it
+Text is returned as soon as later text cannot change it. To classify a new line, markdown-it parses the first characters
+of the line together with the stored lines of the open blocks. Text of a paragraph is passed to `GrowingInline` as it
 arrives. Headings and table rows are processed when their line is complete.
 
-Only the first line of the open paragraph, or the fence of the open code block, is kept. Completed blocks are discarded.
-Therefore the total cost is linear in the length of the text.
+Of an open paragraph, only the first line is stored, and of an open code block, only the fence. Completed blocks are
+discarded. Therefore the total cost is linear in the length of the text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Code predictor, which generates codes 1 to Q-1 of a frame from code 0.
 
-The network also reads the talker's hidden state. It is described in docs/model.md 2.2 and 5.
+The network also reads the talker's hidden state. The network is described in docs/model.md 2.2 and 5.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def compose(source: CheckpointSource, *known: Composition) -> Composition:
     """Return the configuration of a checkpoint together with the speakers of its adapters.
 
     The speakers of an adapter come from the adapter's config.json. If this file is missing, they come from the base
-    checkpoint. In that case, a speaker row without a name that the adapter changes gets the name of the adapter's
-    folder.
+    checkpoint. In that case, if the adapter changes a speaker row that has no name, the row gets the name of the
+    adapter's folder.
 
     Args:
         known: Compositions on the same base checkpoint, whose adapters are not read again.

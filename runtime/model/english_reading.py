@@ -4,7 +4,7 @@ The normalization is used for checkpoints that were trained on plain words only 
 input is the output of `runtime.model.ascii_spelling`: ASCII and the symbols of `SYMBOLS`. The output is ASCII without
 `|`, `<` and `>`, and therefore contains no control token.
 
-The rules are written here, because no package supports streamed text.
+The rules are implemented here, because no package supports streamed text.
 """
 
 from __future__ import annotations

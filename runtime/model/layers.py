@@ -2,8 +2,8 @@
 
 The layers have no cache. The caller passes two objects: `attend` stores the new keys and values and returns the
 attention output, and `ops` computes products and norms, fused or separately. Dtypes follow the reference implementation
-(docs/model.md 2.1): RMSNorm is computed in float32, cast, then multiplied by the weight; RoPE tables are computed in
-float32 and cast before use.
+(docs/model.md 2.1): RMSNorm is computed in float32, cast, and then multiplied by the weight. RoPE tables are computed
+in float32 and cast before use.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Speech encoder, which computes codes from reference audio (docs/model.md 2.5).
 
-The network is the encoder of Mimi (Défossez et al. 2024, 3.3). We do not use `transformers`, because module names and
-attention mask of its Mimi change between versions. The models were trained with attention to all past positions. A
-sliding window would change the codes of reference audio longer than ten seconds. The encoder runs once per voice, in
-float32.
+The network is the encoder of Mimi (Défossez et al. 2024, 3.3). The package `transformers` is not used, because the
+module names and the attention mask of its Mimi class change between versions. The models were trained with attention to
+all past positions. A sliding window would change the codes of reference audio longer than ten seconds. The encoder runs
+once per voice, in float32.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Speech detection with the neural network of Silero VAD.
 
 This is the only module outside the engine's packages that imports torch. The weights come from the package silero-vad
-6. The code of this package is not used. Its network is TorchScript, which torch has deprecated, and importing the
-package sets torch to one thread for the whole process.
+6. The code of this package is not used, for two reasons. Its network is in TorchScript, which torch has deprecated.
+Importing the package also limits torch to one thread in the whole process.
 """
 
 from __future__ import annotations

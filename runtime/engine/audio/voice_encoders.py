@@ -3,9 +3,9 @@
 A recording is padded to one of a few buffer lengths, and each length has a graph. Without graphs, an encoding would
 need about a thousand launches, and each launch would wait for the GIL.
 
-Devices without graphs use the same buffers. The reason is that libraries choose algorithms by length, and another
-algorithm would change the last bits of an x-vector. Recordings are never batched, so the result does not depend on
-other requests.
+Devices without graphs use the same buffers. The reason is that libraries choose algorithms by the input length, and
+another algorithm would change the last bits of an x-vector. Recordings are never batched, so the result does not depend
+on other requests.
 """
 
 from __future__ import annotations

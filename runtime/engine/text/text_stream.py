@@ -1,7 +1,7 @@
 """Text of a running request, divided into segments that are spoken one after another.
 
-In the streaming layout without reference codes, a segment's tokens are sent to the model while it is spoken. Otherwise,
-a segment is spoken only after it is complete (docs/api.md).
+In the streaming layout without reference codes, the tokens of a segment are sent to the model while the segment is
+spoken. Otherwise, a segment is spoken only after its text is complete (docs/api.md).
 """
 
 from __future__ import annotations

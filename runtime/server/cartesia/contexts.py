@@ -49,7 +49,7 @@ class Context:
     def pause_due(self) -> float | None:
         """Return the time at which received text is spoken if no more text arrives.
 
-        The time is in seconds on the session's clock. The result is None if no text waits for a pause.
+        The time is in seconds on the session's clock. The result is None if no text waits for a pause of the client.
         """
         return self.text.due if self.voice.is_ready and len(self.segments) == 1 else None
 

@@ -1,4 +1,4 @@
-"""ElevenLabs' ``chunk_length_schedule``: text lengths that trigger speech of each chunk."""
+"""ElevenLabs' ``chunk_length_schedule``: text lengths at which each chunk is spoken."""
 
 from __future__ import annotations
 

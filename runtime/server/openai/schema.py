@@ -1,7 +1,8 @@
 """Bodies of ``POST /v1/audio/speech`` and of the batch route.
 
 The bodies have the fields of OpenAI and vLLM-Omni, and additional fields. The fields for voice and synthesis are the
-same as in ``session.config``. Unknown fields are listed in a note. Error messages never contain the client's input.
+same as in ``session.config``. Unknown fields are ignored, and a note to the client lists them. Error messages never
+contain the client's input.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Blends of two voices, such as ``angus:0.6+clara:0.4``: two voice names with weights.
 
-A blend is resolved before it is used: a stored voice is then written as ``voice:`` and its id. All APIs treat a
+Before a blend is used, it is resolved: each stored voice in it is written as ``voice:`` and its id. All APIs treat a
 resolved blend like the id of a stored voice.
 """
 
