@@ -18,8 +18,6 @@ from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.websocket_routes import session_arguments, speak
 from runtime.server.wire import Name, StrictFields, Text, checked
 
-PAUSE_S = 0.3
-
 
 class ToyMessage(StrictFields):
     say: Text = ""
@@ -54,7 +52,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
 
     def _begun(self, message: ToyMessage) -> Utterance[ToyMessage]:
         resolved = self._resolver.resolve(mode=None, model=None, voice=message.voice, has_reference=False)
-        text = GrowingText(self._limits, "markdown", PAUSE_S)
+        text = GrowingText(self._limits, "markdown", pause_s=0.3)
         return self._number(Utterance(self._commands, self._chosen(message, resolved), text))
 
     def _on_event(self, utterance: Utterance[ToyMessage], event: SpeechEvent) -> None:
