@@ -63,8 +63,8 @@ class Split(StrEnum):
     codes do not depend on this choice.
     """
 
-    AUTO = "auto"  # A complete text is one segment, and streamed text is spoken sentence by sentence.
-    NONE = "none"  # The text is one segment, which is spoken when the text is complete.
+    AUTO = "auto"  # A complete text is spoken as one segment. Streamed text is spoken sentence by sentence.
+    NONE = "none"  # The text is one segment, which is spoken when all text has arrived.
     SENTENCE = "sentence"
     CLAUSE = "clause"
 
@@ -74,7 +74,7 @@ class StopReason(StrEnum):
 
     EOS = "eos"  # The talker has sampled EOS.
     MAX_TOKENS = "max_tokens"  # Generation reached the request's max_frames or the end of the slot's KV cache.
-    SHORT = "short"  # A segment ended much too early for its text, also after one retry.
+    SHORT = "short"  # A segment was much too short for its text, and so was the result of one retry.
     RUNAWAY = "runaway"  # The runaway detector stopped the generation for the reason in RequestStats.guard.
     CANCELLED = "cancelled"
     ERROR = "error"
@@ -83,10 +83,10 @@ class StopReason(StrEnum):
 class Guard(StrEnum):
     """Kind of detected faulty generation, such as repetition or silence."""
 
-    BUDGET = "budget"  # More frames than the text can need.
-    REPETITION = "repetition"  # The same few codes are repeated after the end of the text.
-    SILENCE = "silence"  # No audible speech for several seconds after the end of the text.
-    SHORT = "short"  # Too little audio for the text.
+    BUDGET = "budget"  # The request has generated more frames than its text can need.
+    REPETITION = "repetition"  # The same few codes were repeated after the end of the text.
+    SILENCE = "silence"  # No speech was audible for several seconds after the end of the text.
+    SHORT = "short"  # The audio was too short for the text.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,8 @@ class VoicePrompt:
     Shapes: x_vector [H] float32. codes [m, Q] int64, or None if only the x-vector is used.
     """
 
-    fingerprint: str  # ModelCard.fingerprint of the checkpoint that computed the prompt, or "" for a client's prompt.
+    # ModelCard.fingerprint of the checkpoint that has computed the prompt. A prompt from a client has an empty string.
+    fingerprint: str
     x_vector: NDArray[np.float32]
     codes: NDArray[np.int64] | None = None
 
@@ -147,7 +148,7 @@ class Reference:
     """
 
     samples: NDArray[np.float32]
-    text: str | None = None  # Exact transcript of the audio, which is required unless x_vector_only is True.
+    text: str | None = None  # Exact transcript of the audio. It is required unless x_vector_only is True.
     x_vector_only: bool = False
     prompt: VoicePrompt | None = None
     blend: tuple[BlendPart, ...] = ()
@@ -165,28 +166,34 @@ class SpeechRequest:
 
     text: str
     mode: Mode
-    voice: str | None = None  # Name of a speaker (CustomVoice).
+    voice: str | None = None  # Name of a speaker of a CustomVoice checkpoint.
     language: str = "auto"
-    instruct: str | None = None  # Description of the voice (VoiceDesign) or of the style (CustomVoice).
-    reference: Reference | None = None  # Voice to clone (Base, or CustomVoice without a speaker).
+    instruct: str | None = None  # Description of the voice for VoiceDesign, or of the style for CustomVoice.
+    # Voice to clone, for Base checkpoints, or for CustomVoice checkpoints without a speaker.
+    reference: Reference | None = None
     layout: Layout | None = None  # None selects the default layout of the mode.
     sampling: Sampling = field(default_factory=Sampling)
     seed: int | None = None  # None selects a random seed, which is reported in the events.
     max_frames: int | None = None  # None computes the limit from the length of the text.
     split: Split = Split.AUTO
     tags: bool = False  # True if the text contains inline tags (runtime/shared/inline_tags.py).
-    # Maximum length of a <break>. If None, breaks are unlimited with ``tags`` and ignored without it.
+    # Maximum duration in seconds of a <break>. With None, breaks have no limit if ``tags`` is set and are ignored
+    # otherwise.
     max_break_s: float | None = None
     open_text: bool = False  # True if the client will append more text.
-    holds_end: bool = False  # Streaming layout: ban EOS until all text tokens are used (docs/model.md 7.1).
+    # True if EOS is banned until all text tokens are used. This applies only to the streaming layout (docs/model.md
+    # 7.1).
+    holds_end: bool = False
     acknowledged: bool = False  # True if the client acknowledges received audio with `SpeechEngine.ack_sent`.
-    first_chunk_frames: int | None = None  # None selects the setting of the mode.
+    first_chunk_frames: int | None = None  # Number of frames in the first chunk, or None for the setting of the mode.
     # A background request is served only if there is no other request, and is cancelled when one arrives.
     is_background: bool = False
     notes: tuple[str, ...] = ()  # Notes about text that the server removed or replaced.
-    # CustomVoice with a reference: use the text and code embeddings of the checkpoint that reads the reference.
+    # True if a CustomVoice request with a reference uses the text and code embeddings of the checkpoint that encodes
+    # the reference.
     graft: bool = False
-    # Client id. If there are too few slots, clients are served in turn. All requests without an id count as one client.
+    # Id of the client. If there are too few slots, the clients are served in turn. All requests without an id count as
+    # one client.
     caller: str = ""
 
     @property
@@ -202,24 +209,25 @@ class SpeechRequest:
 class ModelCard:
     """Capabilities of a loaded checkpoint, for /v1/models and the web page."""
 
-    name: str  # Folder name or Hub id, but never a path.
+    name: str  # Folder name or Hub id of the checkpoint. It is never a path.
     modes: tuple[Mode, ...]
     speakers: tuple[str, ...]
-    languages: tuple[str, ...]  # The value "auto" is not included.
+    languages: tuple[str, ...]  # Languages of the checkpoint without the value "auto".
     layouts: tuple[Layout, ...]
     takes_instruct: bool
-    speaks: bool  # False for random weights, whose audio is not speech.
+    speaks: bool  # False for a checkpoint with random weights, whose audio is not speech.
     fingerprint: str  # Hash of configuration and weights, as in VoicePrompt.
     part_chars: int  # Maximum number of characters in one segment. Longer texts are split.
-    loaded: bool  # False if the checkpoint is loaded when its first request arrives.
+    loaded: bool  # False if the checkpoint will be loaded when its first request arrives.
     samples_per_frame: int
     device: str
     dtype: str
     slots: int = 0  # Number of concurrent requests, or 0 until the checkpoint is loaded.
-    created: int = 0  # Unix time at which its configuration file was written on this machine.
+    created: int = 0  # Unix time at which the configuration file was written on this machine.
     sampling: Sampling = field(default_factory=Sampling)  # Default sampling settings of the checkpoint.
     styles_voices: bool = False  # True if the checkpoint can apply an instruction to voices other than its speakers.
-    # Speakers by adapter, if several adapters share this checkpoint. Requests may use an adapter's name as the model.
+    # Names of the speakers of each adapter, if several adapters share this checkpoint. A request may use the name of an
+    # adapter as its model.
     adapters: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # True if requests may use the embeddings of a Base checkpoint for a voice (`graft` in the API).
     grafts_voices: bool = False
@@ -238,9 +246,9 @@ class EngineLoad:
     waiting: int
     # Number of requests that wait for their client's text. Requests with a slot are also counted as active.
     waiting_for_text: int = 0
-    # Totals since the start of the process, and device memory in bytes.
+    # Totals since the start of the process, followed by device memory in bytes.
     frames: int = field(default=0, compare=False)  # Number of codec frames with audio.
-    # Number of Code2Wav calls that had no matching CUDA graph while other graphs were captured.
+    # Number of Code2Wav calls without a matching CUDA graph, although other graphs were captured.
     uncaptured: int = field(default=0, compare=False)
     free_bytes: int = field(default=0, compare=False)
     total_bytes: int = field(default=0, compare=False)
@@ -252,14 +260,15 @@ class RequestStats:
 
     queue_ms: float = 0.0
     prefill_ms: float = 0.0
-    ttfa_ms: float | None = None  # Time from submission to the first audio at the sink, or None if there was no audio.
+    # Time in ms from the submission to the first audio at the sink, or None if there was no audio.
+    ttfa_ms: float | None = None
     total_ms: float = 0.0
     prompt_tokens: int = 0
     frames: int = 0
     audio_s: float = 0.0
     parts: int = 1  # Number of segments of the text.
-    repeated: int = 0  # Number of segments that were generated twice because the first result was too short.
-    # Number of chunks that would arrive too late for a listener without network delay.
+    repeated: int = 0  # Number of segments that were generated a second time, because the first result was too short.
+    # Number of chunks that a listener without network delay would have received too late.
     underruns: int = 0
     guard: Guard | None = None
 
@@ -277,7 +286,7 @@ class Queued:
     """
 
     position: int
-    eta_ms: float | None = None  # Estimated waiting time in ms, or None before the first request has ended.
+    eta_ms: float | None = None  # Estimated waiting time in ms, or None if no request has ended yet.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,5 +359,5 @@ class Refused:
 
 
 SpeechEvent = Queued | Started | AudioChunk | WaitingForText | Finished | Broken | Refused
-# Function that receives a request's events. It runs on the engine's thread and must not block.
+# Function that receives the events of a request. It runs on the engine's thread and must not block.
 Sink = Callable[[SpeechEvent], None]

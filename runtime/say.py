@@ -83,7 +83,7 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     if arguments.codes_out:
         named = _written("--codes-out", repr(str(arguments.codes_out)))
-        # An open file is used, because np.save appends .npy to a path.
+        # The file is opened here, because np.save would append .npy to a path.
         with named, arguments.codes_out.open("wb") as file:
             np.save(file, frames)
     return 0

@@ -18,9 +18,9 @@ from runtime.shipped import shipped
 
 DEMO_CHECKPOINT = shipped("runtime", "assets/demo-voice")
 
-FORM_BYTES = 64 * 2**10  # Additional bytes for the other fields of a form with a file.
+FORM_BYTES = 64 * 2**10  # Maximum number of bytes of all fields of a form except the file.
 
-MODEL = "VOICEWRIGHT_MODEL"  # Environment variable with the checkpoints, separated by spaces.
+MODEL = "VOICEWRIGHT_MODEL"  # Environment variable with the names of the checkpoints, separated by spaces.
 
 # Formats of the voice list for clients of vLLM-Omni and of Open WebUI.
 VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")

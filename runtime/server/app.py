@@ -41,7 +41,7 @@ from runtime.version import package_version
 
 GET = ["GET", "HEAD"]
 
-DIALECTS = [  # Modules that register the routes of the supported APIs.
+DIALECTS = [  # Modules whose routes implement the supported APIs.
     *(websocket_routes, openai_routes),
     *(cartesia_speech, cartesia_voices, cartesia_pronunciations),
     *(elevenlabs_sockets, elevenlabs_speech, elevenlabs_catalogue, elevenlabs_user, elevenlabs_pronunciations),
@@ -63,7 +63,7 @@ class Ready(TypedDict):
     active: int
     waiting: int
     waiting_for_text: int
-    short_of_text: int  # Deprecated alias of waiting_for_text.
+    short_of_text: int  # Former name of `waiting_for_text`, which is deprecated.
     ports: dict[str, str]
 
 
@@ -76,20 +76,21 @@ class Ticket(TypedDict):
 
 def create_app(host: Host) -> FastAPI:
     """Create the ASGI application that serves the engine of `host`."""
-    # FastAPI's OpenAPI document lacks the request bodies that routes parse themselves. Its page loads resources from
-    # elsewhere. Redirects of trailing slashes would send a proxy's clients to this port's address.
+    # FastAPI's OpenAPI document is off, because it lacks the bodies that routes parse themselves, and its page loads
+    # files from other servers. Redirects of trailing slashes are off, because they would send the clients of a proxy to
+    # the address of this port.
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None, redirect_slashes=False)
     server = host.settings.server
     keys = KeyRing(server)
     tickets = SharedTickets(server.ticket_s, keys) if server.shared_tickets else Tickets(server.ticket_s)
-    # If the server has API keys, any host name is accepted, because a DNS rebinding attacker has no key.
+    # If API keys are required, any host name is accepted, because a page that uses DNS rebinding has no key.
     origins = Origins(server.origins)
     hosts = Hosts(ANY if keys.is_needed else server.hosts, server.host)
     app.add_middleware(AccessControl, host=host, keys=keys, tickets=tickets)
     app.add_middleware(RequestGuard, settings=server, hosts=hosts, origins=origins, refused=host.metrics.refused)
     if origins:
         app.add_middleware(Cors, origins=origins)
-    app.add_middleware(RequestIds)  # The last middleware added is the outermost.
+    app.add_middleware(RequestIds)  # The middleware that is added last is the outermost one.
 
     @app.api_route("/health", methods=GET)
     @documented(response=Health, refusals=UNREADY, is_open=True)

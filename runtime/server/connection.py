@@ -47,8 +47,10 @@ from runtime.shared.port.limits import within
 
 log = logging.getLogger(__name__)
 
-_MAX_INLINE_CHARS = 256  # Longer messages may take tens of milliseconds and are processed on a worker thread.
-# Maximum number of reference recordings of one client that are decoded or queued before the reader pauses.
+# Maximum length of messages that are processed on the event loop. Longer ones may take tens of milliseconds and are
+# processed on a worker thread.
+_MAX_INLINE_CHARS = 256
+# Maximum number of reference recordings of one client that are queued or being decoded. Above it, no input is read.
 _MAX_READING = 4
 
 
@@ -111,13 +113,14 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._running: dict[int, _Running] = {}  # Running requests by utterance number.
         self._reading: set[asyncio.Future[Reference]] = set()
-        self._wake = asyncio.Event()  # Set when messages may be ready to be sent.
-        # Set after each write and each decoded reference, so that the reader checks its limits again.
+        self._wake = asyncio.Event()  # Event that is set when messages may be ready to be sent.
+        # Event that is set after each write and each decoded reference. The reader then checks its limits again.
         self._may_read_again = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        # Events that are deferred while a worker thread uses the session, otherwise None.
+        # Events that wait while a worker thread uses the session. None if no worker thread uses it.
         self._waiting: deque[tuple[Callable[[], None], bool]] | None = None
-        # Refused requests that the session has not processed yet, with the `is_continuation` of their event.
+        # Refused requests that the session has not processed yet. Each entry includes the argument `is_continuation` of
+        # its event.
         self._refusals: deque[tuple[int, SpeechError, bool]] = deque()
         self._continuation: asyncio.Handle | None = None
         self._draining = False
@@ -154,10 +157,12 @@ class Connection:
                 message = await self._socket.receive()
             except BadRequest as error:
                 self.close_with(error, error.close_code)
-                continue  # The writer task sends the close message. Until then, only a disconnect can arrive.
+                # The writer task sends the close message. Afterwards, the only possible input is a disconnect.
+                continue
             if message["type"] == "websocket.disconnect":
                 if message.get("reason") == SlowReader.code and not self._dialect.closed:
-                    self._host.metrics.refused(SlowReader.code)  # A proxy closes with this reason.
+                    # The proxy has closed the connection because the client reads too slowly.
+                    self._host.metrics.refused(SlowReader.code)
                 return
             text = message.get("text")
             if text is None:
@@ -169,8 +174,8 @@ class Connection:
             while self._dialect.is_congested or len(self._reading) > _MAX_READING:
                 self._may_read_again.clear()
                 await self._may_read_again.wait()
-            # One read may contain thousands of small messages. Yield to other connections, which may have audio to
-            # send.
+            # One read may contain thousands of small messages. After each message, other connections may send their
+            # audio.
             await asyncio.sleep(0)
 
     async def _receive_long(self, text: str) -> None:
@@ -180,7 +185,7 @@ class Connection:
         try:
             await asyncio.wait({work})
         finally:
-            if not work.done():  # The client has disconnected while the worker uses the session.
+            if not work.done():  # The client has disconnected while the worker thread still uses the session.
                 await asyncio.wait({work})
             waiting, self._waiting = self._waiting, None
             self._dispatch(work.result)
@@ -207,7 +212,7 @@ class Connection:
             self._dialect.close_with(Draining(), 1001)
             self._run_commands()
         if self._continuation is None and (self._refusals or self._dialect.has_work):
-            # Yield to other connections first.
+            # The continuation runs later, so that other connections are served first.
             self._continuation = self._loop.call_soon(self._continue)
         self._wake.set()
         self._set_timer()
@@ -294,7 +299,7 @@ class Connection:
     def _on_speech(self, utterance: int, event: SpeechEvent) -> None:
         if isinstance(event, Refused):
             self._running.pop(utterance, None)
-            # A request of a draining session continues a running response.
+            # The flag is set because a request of a draining session may continue a running response.
             self._dispatch(partial(self._refuse, utterance, event.error), is_continuation=True)
             return
         if isinstance(event, Finished | Broken) and (running := self._running.pop(utterance, None)) is not None:
@@ -334,7 +339,7 @@ class Connection:
     def _on_timer(self) -> None:
         self._timer = None
         if self._waiting is not None:
-            self._dispatch(lambda: None)  # An empty event sets the timer again.
+            self._dispatch(lambda: None)  # The empty event makes `_dispatch` set the timer again.
             return
         due = self._dialect.deadline
         if due is None or due > self._loop.time():
@@ -396,7 +401,7 @@ class Connection:
         )
         self._host.metrics.refused(error.code)
         self._dispatch(partial(self._dialect.close_with, error, error.close_code))
-        # `close` raises if the client has disconnected, or if a close message was already sent.
+        # The method `close` raises an error if the client has disconnected or a close message was already sent.
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._socket.close(error.close_code, error.code)
 

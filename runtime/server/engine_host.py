@@ -39,11 +39,12 @@ Value = TypeVar("Value")
 
 OpenEngine = Callable[[Settings, Progress], SpeechEngine]
 
-OWNER_HEADER = "x-voice-owner"  # Header with the owner of private voices. Shared voices are visible to all.
-_DECODER_THREADS = max(2, min(8, (os.cpu_count() or 1) // 2))  # Threads that decode reference audio.
-# Number of threads that encode audio. Decoding uses other threads, because a long recording takes a second to decode.
+OWNER_HEADER = "x-voice-owner"  # Header with the owner of private voices. Shared voices are visible to all owners.
+_DECODER_THREADS = max(2, min(8, (os.cpu_count() or 1) // 2))  # Number of threads that decode reference audio.
+# Number of threads that encode audio. They are separate from the threads for decoding, because a long recording takes a
+# second to decode.
 _ENCODERS = 2
-_CLOSE_TIMEOUT_S = 5.0  # Maximum time for the engine to finish its current frame.
+_CLOSE_TIMEOUT_S = 5.0  # Timeout in seconds for the engine to finish its current frame.
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,9 @@ class Host:
         )
         server = settings.server
         self.owner_libraries = OwnerLibraries(self.library, server.owned_voices, server.owned_pronunciations)
-        # Tasks that serve the open sockets, by socket.
+        # Open sockets, each with the task that serves it.
         self.sockets: dict[OpenSocket, asyncio.Task[None] | None] = {}
-        self.ports: dict[str, str] = {}  # Addresses of ports other than HTTP, by protocol.
+        self.ports: dict[str, str] = {}  # Address of each port other than HTTP, by protocol.
         self.replies: set[asyncio.Task[Any]] = set()  # Tasks of running HTTP responses.
         self.decoders = ThreadPoolExecutor(_DECODER_THREADS, thread_name_prefix="reference")
         self.texts = TextThread()
@@ -95,7 +96,7 @@ class Host:
         self._prompts: PromptWorker | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._requests = 0  # Number of HTTP requests in progress.
-        self._ends: WeakSet[SpeechError] = WeakSet()  # Errors of ended requests that were already counted.
+        self._ends: WeakSet[SpeechError] = WeakSet()  # Errors of ended requests that the metrics already include.
         self._open_engine = open_engine
         self._engine: SpeechEngine | None = None
         self._watchdog: Watchdog | None = None

@@ -23,12 +23,12 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 class RequestLog:
     """Data about one request that are needed for its log line and its metrics."""
 
-    id: str  # Id of the HTTP request, or session id and utterance number.
+    id: str  # Id of the HTTP request, or id of the session with the number of the utterance.
     dialect: str
     mode: Mode
     chars: int = 0
     text: str | None = None  # Text to speak, or None if texts are not logged.
-    is_cancelled: bool = False  # True if the request was cancelled. Failures are then not logged as errors.
+    is_cancelled: bool = False  # True if the request was cancelled. In this case, a failure is not logged as an error.
 
     def append(self, text: str) -> None:
         """Count the characters of streamed text, and store the text if texts are logged."""

@@ -65,7 +65,8 @@ class ServerMetrics:
         self._uncaptured = counter("uncaptured", "Code2Wav calls without a captured graph, on a device with graphs")
         self._memory = gauge("memory_bytes", "Device memory in bytes", ("kind",))
         self._canaries = counter("canaries", "Completed checks of the idle engine by outcome", ("outcome",))
-        self._totals = {self._frames: 0, self._uncaptured: 0}  # Totals in the last report of the engine.
+        # Values of these totals in the last report of the engine.
+        self._totals = {self._frames: 0, self._uncaptured: 0}
         self._lag_s = histogram("loop_lag_seconds", "Delay of event loop callbacks", (), _LAGS)
 
     def ended(self, request_log: RequestLog, event: Finished | Broken) -> None:

@@ -29,11 +29,11 @@ from runtime.shared.port import serving as port
 from runtime.shared.port.serving import Server, config, ignore_signals, log_drain_wait, stop_on_signals
 
 FINAL_MESSAGES_TIMEOUT_S = 2.0
-HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # Timeout after a second signal.
-_POLL_INTERVAL_S = 0.02  # Interval at which a shutdown checks for open requests.
+HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # Timeout in seconds for the final messages after a second signal.
+_POLL_INTERVAL_S = 0.02  # Interval in seconds at which the shutdown checks for open requests.
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_CLOSE_TIMEOUT_S = 3  # Timeout of the close handshakes after the final messages.
+_CLOSE_TIMEOUT_S = 3  # Timeout in seconds for the close handshakes after the final messages.
 
 
 def serve(settings: Settings) -> int:
@@ -46,7 +46,8 @@ def serve(settings: Settings) -> int:
     switch_often()
     status = asyncio.run(_run_alone(settings))
     if threading.active_count() > 1:
-        # Skip the interpreter's shutdown, because threads that still load or compute would make it abort.
+        # The interpreter's normal shutdown is skipped, because it would abort while other threads still load or
+        # compute.
         logging.shutdown()
         sys.stdout.flush()
         os._exit(status)
@@ -129,7 +130,7 @@ async def run(
             await asyncio.gather(serving, living, stopping, lag, return_exceptions=True)
             if wyoming is not None:
                 await wyoming.leave()
-        finally:  # The engine must be closed even if this task is cancelled twice.
+        finally:  # The engine must be closed, even if this task is cancelled twice.
             host.close()
 
 

@@ -8,7 +8,8 @@ from typing import Protocol
 from runtime.errors import SpeechError
 from runtime.request import EngineLoad, Mode, ModelCard, Reference, Sink, SpeechRequest, VoicePrompt
 
-# Callback for loading progress: number of loaded checkpoints, total number, current step. Any thread may call it.
+# Function that any thread may call to report the progress of loading. Arguments: number of loaded checkpoints, total
+# number, current step.
 Progress = Callable[[int, int, str], None]
 
 

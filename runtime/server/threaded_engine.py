@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 
 Command = Callable[[int], None]  # Function that receives a request's ticket and calls a method of the engine with it.
 
-# Maximum fraction of a core for the validation of refused requests, after a burst. Above this fraction, refusals are
-# delayed, which also delays the client's next request.
+# Maximum fraction of a core, after a burst, for the validation of requests that are refused. Above it, refusals are
+# delayed, and with them the client's next request.
 _MAX_REFUSED_SHARE = 0.1
 _BURST_S = 0.002
 _MAX_DELAY_S = 1.0
@@ -66,13 +66,14 @@ class ThreadedEngine:
 
     def __init__(self, engine: SpeechEngine) -> None:
         self._engine = engine
-        self._numbers = itertools.count(1)  # Numbers of tickets and jobs.
+        self._numbers = itertools.count(1)  # Generator of the numbers of tickets and jobs.
         self._changed = threading.Condition()
         self._requests: dict[int, _OpenRequest] = {}
-        # Heap of jobs: priority, number, work, and callback for an error. Short texts are validated first, but only a
-        # limited number of jobs can overtake a long text.
+        # Heap of jobs: priority, number, function to run, and function that receives an error. Short texts are
+        # validated first, but only a limited number of jobs can overtake a long text.
         self._jobs: list[tuple[int, int, Callable[[], None], Callable[[SpeechError], None]]] = []
-        self._refusals: deque[tuple[float, Callable[[], None]]] = deque()  # Due time (`time.monotonic`) and callback.
+        # Due time (`time.monotonic`) of each refusal, and function that sends it.
+        self._refusals: deque[tuple[float, Callable[[], None]]] = deque()
         self._refused_share = TimeShare(_MAX_REFUSED_SHARE, _BURST_S, _MAX_DELAY_S)
         self._is_closing = False
         self._thread = threading.Thread(target=self._run_jobs, name="submit", daemon=True)

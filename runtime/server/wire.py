@@ -28,10 +28,11 @@ from runtime.shared.validation import first_fault
 
 Reply = Mapping[str, Any]
 
-SAMPLE_BYTES = 2  # Size of one sample of mono s16le audio.
-# Maximum size of one audio message: a quarter of a second, so that other messages can be sent in between.
+SAMPLE_BYTES = 2  # Number of bytes of one sample of 16-bit mono audio.
+# Maximum size in bytes of an audio message: a quarter of a second, so that other messages can be sent between two audio
+# messages.
 PIECE_BYTES = SAMPLE_RATE // 4 * SAMPLE_BYTES
-# Language names in checkpoints by ISO 639-1 code.
+# Language names that checkpoints use, by ISO 639-1 code.
 LANGUAGES = {
     "zh": "chinese",
     "en": "english",
@@ -46,8 +47,8 @@ LANGUAGES = {
 }
 _CODES = {name: code for code, name in LANGUAGES.items()}
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
-MAX_FIELDS = 256  # Maximum number of fields in an object.
-_MAX_SHOWN_NAMES = 5  # Maximum number of unknown fields in a note to the client.
+MAX_FIELDS = 256  # Maximum number of fields that an object in a message may have.
+_MAX_SHOWN_NAMES = 5  # Maximum number of unknown fields that are listed in a note to the client.
 
 Checked = TypeVar("Checked", bound=BaseModel)
 
@@ -136,7 +137,7 @@ def check_size(text: str, limit: int) -> None:
     Raises:
         MessageTooLarge: The message has more bytes.
     """
-    # A character has at most four bytes, so the message rarely has to be encoded.
+    # A character has at most four bytes in UTF-8, so the text rarely has to be encoded for this check.
     if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
         raise MessageTooLarge(what="The message", size=size, limit=limit)
 
@@ -236,7 +237,8 @@ def pieces(pcm: bytes) -> Iterator[bytes]:
 
 
 def _sentence(error: ValidationError, fields: dict[str, Any]) -> InvalidConfig:
-    # The path contains only field names and indices, and no client data, because the models have no arbitrary keys.
+    # The path contains only field names and indices, but no data of the client, because the models have no arbitrary
+    # keys.
     path, why = first_fault(error, fields)
     return InvalidConfig(where=path or "The message", why=why, param=path)
 

@@ -19,7 +19,7 @@ class Segment(Utterance[Generation]):
 
     context: Context
     flush_id: int = 1
-    is_flushed: bool = False  # True if a flush_done message must follow the segment's audio.
+    is_flushed: bool = False  # True if a flush_done message is sent after the audio of the segment.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -27,19 +27,20 @@ class Context:
     """Context of Cartesia's API: one streamed text and the audio of this text."""
 
     name: str
-    voice: ChosenVoice[Generation]  # Settings of the first message. Voice, language and format cannot change later.
+    # Settings in the first message of the context. Later messages cannot change the voice, language or format.
+    voice: ChosenVoice[Generation]
     writer: PcmWriter
-    words: WordTimes | None  # None if the client did not request word times.
-    read: ReadText  # Filter that removes the tags from the text for `words`.
+    words: WordTimes | None  # Times of the words, or None if the client did not request them.
+    read: ReadText  # Filter that removes tags from the text before it is passed to `words`.
     text: GrowingText
-    last_input_at: float  # Time at which the context was opened or its last chunk was queued.
+    last_input_at: float  # Time at which the context was opened or at which the last chunk of audio was queued.
     # Open segments. The first segment is being spoken, and the last segment receives text.
     segments: deque[Segment] = field(default_factory=deque)
     is_complete: bool = False  # True if all text of the context has arrived.
-    # Time at which all audio of the received text had been sent, or None while text is waiting.
+    # Time since which all audio of the received text has been sent, or None while received text is still being spoken.
     short_since: float | None = None
     notes: list[str] = field(default_factory=list)  # Notes about ignored fields and speech problems.
-    pending_samples: int = 0  # Samples that are still in the resampler and belong to the next message.
+    pending_samples: int = 0  # Number of samples that are still in the resampler and will be in the next message.
 
     @property
     def head(self) -> Segment:

@@ -12,7 +12,7 @@ from runtime.server.wire import Reply
 from runtime.shared.port.errors import cartesia_message
 from runtime.shared.word_times import TimedWords
 
-_PARTIAL_STATUS = 206  # Status code of all messages except errors.
+_PARTIAL_STATUS = 206  # Status code of every message that is not an error.
 
 
 def audio_fields(data: bytes, step_ms: float) -> dict[str, Any]:

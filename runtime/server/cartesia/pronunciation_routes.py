@@ -30,7 +30,7 @@ GET = ["GET", "HEAD"]
 PATH = "/pronunciation-dicts"
 ONE = PATH + "/{dictionary_id}"
 _OWNER_NAME = "voicewright"  # Owner of all dictionaries in Cartesia's responses.
-_PHONEMES_PREFIX = "<<"  # Prefix of an alias that consists of phonemes.
+_PHONEMES_PREFIX = "<<"  # Start of an alias that consists of phonemes.
 
 
 def _no_phonemes(alias: str) -> str:

@@ -17,7 +17,7 @@ from runtime.server.wire import Name, StrictFields, Text, VoiceFields, check_fra
 from runtime.settings import Limits
 from runtime.shared.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 
-MAX_BUFFER_DELAY_MS = 3000  # Default of Cartesia's API, in milliseconds.
+MAX_BUFFER_DELAY_MS = 3000  # Default buffer delay of Cartesia's API in milliseconds.
 
 Encoding = Literal["pcm_s16le", "pcm_f32le", "pcm_mulaw", "pcm_alaw"]
 SAMPLE_BYTES = {"pcm_s16le": 2, "pcm_f32le": 4, "pcm_mulaw": 1, "pcm_alaw": 1}

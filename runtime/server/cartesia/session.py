@@ -28,8 +28,8 @@ from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_rate import is_readable
 from runtime.shared.word_times import TimedWords, WordTimes
 
-_IDLE_S = 300.0  # Idle timeout of Cartesia's API, on which clients rely.
-_MAX_SEGMENTS = 64  # Maximum number of waiting segments in a context.
+_IDLE_S = 300.0  # Idle timeout in seconds of Cartesia's API, which its clients expect.
+_MAX_SEGMENTS = 64  # Maximum number of segments that wait in a context.
 
 
 class CartesiaSession(Dialect[Segment]):
@@ -40,7 +40,7 @@ class CartesiaSession(Dialect[Segment]):
         self._id = session_id
         self._expiry_s = expiry_s
         self._contexts: dict[str, Context] = {}
-        self._cancelled = RecentNames()  # Names of cancelled contexts, whose messages may still arrive.
+        self._cancelled = RecentNames()  # Names of cancelled contexts. Messages for them may still arrive.
 
     # --- Methods for timers.
 
@@ -121,7 +121,7 @@ class CartesiaSession(Dialect[Segment]):
             self._cancelled.forget(name)
             return
         if context is not None and context.is_complete:
-            if not is_blank:  # A second end of the context has no effect.
+            if not is_blank:  # If the context has already ended, an empty message has no effect.
                 error = OutOfOrder(what="transcript", why="the text of that context is already complete")
                 self._send_about(name, {**messages.error(error, name, self._id), "done": False})
             return
@@ -166,7 +166,7 @@ class CartesiaSession(Dialect[Segment]):
             context.text.settle()
         last.queue_text(spoken)
         if message.transcript.strip() and context.short_since is not None:
-            # If the new text has no words, such as code, then the context still waits for text.
+            # If the new text has no words to speak, for example because it is code, the context still waits for text.
             context.short_since = None if spoken.strip() else self._clock()
         if message.flush:
             if len(context.segments) >= _MAX_SEGMENTS:
@@ -177,7 +177,8 @@ class CartesiaSession(Dialect[Segment]):
             context.is_complete = True
         self._emit_progress(context, is_flushed=message.speaks_at_once)
         if last.queued and not last.is_complete and message.speaks_at_once:
-            last.queue_text(" ")  # The space separates the last word from text that arrives before the voice is ready.
+            # The space separates the last word from the text that arrives before the voice is ready.
+            last.queue_text(" ")
 
     def _cancel(self, name: str | None) -> None:
         if name is None:
@@ -255,7 +256,7 @@ class CartesiaSession(Dialect[Segment]):
         if ended.is_flushed:
             self._send_about(context.name, messages.flush_done(context.name, ended.flush_id))
         if context.segments:
-            self._number(context.head).seed = ended.seed  # All segments have the same seed.
+            self._number(context.head).seed = ended.seed  # All segments of a context have the seed of the first one.
             context.writer = context.voice.config.output_format.writer()
         else:
             self._end(context)

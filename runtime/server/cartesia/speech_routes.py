@@ -24,7 +24,7 @@ from runtime.shared.word_times import WordTimes
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
 _EXAMPLE = {"model_id": "sonic-3", "transcript": "Good morning.", "voice": {"mode": "id", "id": "alloy"}}
-# RIFF format code and bytes per sample of each encoding.
+# RIFF format code and number of bytes per sample of each encoding.
 _IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}
 
 
@@ -57,7 +57,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
     dialect = "cartesia"
     text_field = "transcript"
-    _text = ""  # The spoken text, set when the request is created.
+    _text = ""  # Text to speak, which is set when the request is created.
 
     @property
     def sample_rate(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from runtime.shared.word_times import TimedWords
 
-Character = tuple[str, float, float]  # Character, start and end in seconds.
+Character = tuple[str, float, float]  # A character with its start and end time in seconds.
 
 
 def realtime(times: TimedWords, speed: float, *, is_relative: bool) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ class AudioMessageEncoder:
         self._speed = speed
         self._label = label
         self._is_relative = is_relative
-        self._pending_words = TimedWords()  # Word times that belong to the next audio message.
+        self._pending_words = TimedWords()  # Times of the words that belong to the next audio message.
 
     @property
     def is_instant(self) -> bool:

@@ -26,7 +26,7 @@ from runtime.server.wire import Reply, code_of
 from runtime.settings import Limits
 
 GET = ["GET", "HEAD"]
-KEY_HEADER = "xi-api-key"  # Only ElevenLabs' clients send this header.
+KEY_HEADER = "xi-api-key"  # Header that only ElevenLabs' clients send.
 
 
 def add_routes(app: FastAPI, host: Host) -> None:

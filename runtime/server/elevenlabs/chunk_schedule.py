@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from runtime.shared.sentence_ends import TAIL_CHARS, may_end
 
-DEFAULT_SCHEDULE_CHARS = (120, 160, 250, 290)  # Default of ElevenLabs' API.
-_MIN_TRIGGER_CHARS = 50  # Minimum for ``try_trigger_generation``, as in ElevenLabs' API.
+# Default values of the field ``chunk_length_schedule`` in ElevenLabs' API.
+DEFAULT_SCHEDULE_CHARS = (120, 160, 250, 290)
+_MIN_TRIGGER_CHARS = 50  # Minimum number of characters for ``try_trigger_generation``, as in ElevenLabs' API.
 
 
 class ChunkSchedule:
@@ -15,7 +16,7 @@ class ChunkSchedule:
 
     def __init__(self, lengths: Sequence[float] = DEFAULT_SCHEDULE_CHARS) -> None:
         self._lengths = tuple(lengths) or DEFAULT_SCHEDULE_CHARS
-        self.chunks = 0  # Number of chunks so far.
+        self.chunks = 0  # Number of chunks that the text has been divided into.
         self._chars = 0  # Number of characters since the last sentence end or chunk.
         self._tail = ""
         self._is_triggered = False
@@ -34,7 +35,7 @@ class ChunkSchedule:
         Args:
             is_triggered: True if the message has `try_trigger_generation`.
         """
-        if may_end(self._tail) and text.strip():  # The text up to the sentence end is already being spoken.
+        if may_end(self._tail) and text.strip():  # The text up to the end of the sentence is already being spoken.
             self.begin()
         self._chars += len(text)
         self._tail = (self._tail + text)[-2 * TAIL_CHARS :]

@@ -13,7 +13,7 @@ from runtime.server.session.utterance import Utterance
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.word_times import WordTimes
 
-_LEAD_S = 1.0  # A sentence is split only if the listener's buffer would run empty within this time.
+_LEAD_S = 1.0  # Seconds of unplayed audio above which a sentence is not split.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -22,15 +22,16 @@ class Context(Utterance[SynthesisOptions]):
 
     speed: float
     encoder: AudioMessageEncoder
-    schedule: ChunkSchedule | None  # None if the client sends complete chunks, which are spoken immediately.
+    # Schedule of the chunks, or None if the client sends complete chunks, which are spoken immediately.
+    schedule: ChunkSchedule | None
     last_activity: float  # Time of the client's last message or of the last audio.
-    read: ReadText  # Filter that removes the inline tags from the text for `words`.
+    read: ReadText  # Filter that removes inline tags from the text before it is passed to `words`.
     keeps_pieces: bool = True
     words: WordTimes = field(default_factory=WordTimes)
-    pending_samples: int = 0  # Samples that are still in the encoder and belong to the next message.
+    pending_samples: int = 0  # Number of samples that are still in the encoder and will be in the next message.
     # Time at which a listener without network delay will have played all audio, or None before the first audio.
     plays_until: float | None = None
-    _last: str = " "  # Last character of the text.
+    _last: str = " "  # Last character of the received text.
     _is_leading: bool = True  # True if no text has arrived since the start or the last flush.
 
     @property
@@ -46,7 +47,7 @@ class Context(Utterance[SynthesisOptions]):
         if self.plays_until is not None:
             yield self.plays_until - _LEAD_S
         elif not self.schedule.chunks:
-            yield self.last_activity  # This time is in the past, so the text is spoken now.
+            yield self.last_activity  # This time is in the past, so the received text is spoken immediately.
 
     def add_message(self, message: ClientMessage, now: float) -> None:
         """Append the text of a message to the context.
@@ -61,7 +62,8 @@ class Context(Utterance[SynthesisOptions]):
         text = message.text or ""
         self.text.count(text)
         if self._is_leading:
-            text = text.lstrip()  # Clients send a single space as the first text of a context.
+            # Clients send a single space as the first text of a context, which must not be spoken.
+            text = text.lstrip()
             self._is_leading = not text
         if text:
             self._hold(self.text.add(text, now))

@@ -10,7 +10,7 @@ from runtime.errors import InvalidMessage, SpeechError
 from runtime.server.wire import Reply
 from runtime.shared.port.errors import elevenlabs_message
 
-_CLIENT_ERROR_CODE = 1008  # Close code of errors that the client can fix.
+_CLIENT_ERROR_CODE = 1008  # Close code for errors that the client can correct.
 
 
 def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) -> Reply:

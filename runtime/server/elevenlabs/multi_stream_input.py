@@ -11,7 +11,7 @@ from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.session import ElevenLabsSession
 
-_DEFAULT_CONTEXT = "default"  # Name of the context for messages without a context id.
+_DEFAULT_CONTEXT = "default"  # Name of the context that is used by messages without a context id.
 
 
 class MultiStreamInputSession(ElevenLabsSession):
@@ -95,7 +95,8 @@ class MultiStreamInputSession(ElevenLabsSession):
     # --- Methods that send error messages and abort contexts.
 
     def _abort_all(self, error: SpeechError) -> None:
-        self._is_leaving = False  # The error closes the socket. The end of the last context must not close it again.
+        # The error closes the socket. Without this line, the end of the last context would close it again.
+        self._is_leaving = False
         super()._abort_all(error)
 
     def _fail(self, utterance: Context, error: SpeechError) -> None:

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from runtime.server.elevenlabs.pronunciation_rules import AliasRule
 from runtime.server.elevenlabs.schema import NEUTRAL
 
-_UNLIMITED = 2**31 - 1  # ElevenLabs' value for "unlimited".
+_UNLIMITED = 2**31 - 1  # Value that means "unlimited" in ElevenLabs' API.
 ACCOUNT_NAME = "voicewright"  # Name of the account that all clients share.
 
 

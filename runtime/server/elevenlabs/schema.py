@@ -22,14 +22,14 @@ from runtime.server.wire import Name, StrictFields, Text, check_frames, checked,
 from runtime.settings import Limits
 from runtime.shared.encoding import SPEEDS
 
-# Ids of ElevenLabs' voices that clients use by default, such as LiveKit and ElevenLabs' examples.
+# Ids of ElevenLabs' voices that are the default of clients such as LiveKit, or that appear in ElevenLabs' examples.
 PREMADE = (
     *("hpp4J3VqNfWAUOO0d1Us", "EXAVITQu4vr4xnSDxMaL", "21m00Tcm4TlvDq8ikWAM", "JBFqnCBsd6RMkjVDRZzb"),
     *("cgSgspJ2msm6clMCkdW9", "pNInz6obpgDQGcFmaJgB", "nPczCjzI2devNBz1zQrb", "Xb7hH8MSUJpSbSDYk0k2"),
 )
 NO_CONTEXT = "The checkpoints do not use the surrounding text; {names} had no effect."
 _CONTEXT = ("previous_text", "next_text", "previous_request_ids", "next_request_ids")
-_MAX_BREAK_S = 3.0  # Limit of ElevenLabs' API.
+_MAX_BREAK_S = 3.0  # Maximum duration of a <break> in seconds, as in ElevenLabs' API.
 NEUTRAL, _SWING = 0.5, 0.4  # Stability that does not change the temperature, and the maximum change of the temperature.
 
 Read = TypeVar("Read", bound="SynthesisFields")
@@ -72,7 +72,7 @@ class SocketOptions(FileOptions):
     model_id: Name | None = None
     language_code: Name | None = None
     seed: Annotated[Seed, Field(strict=False)] | None = None
-    inactivity_timeout: Annotated[int, Field(strict=False, ge=1, le=180)] = 20  # In seconds.
+    inactivity_timeout: Annotated[int, Field(strict=False, ge=1, le=180)] = 20  # Inactivity timeout in seconds.
     auto_mode: Annotated[bool, Field(strict=False)] = False
     sync_alignment: Annotated[bool, Field(strict=False)] = False
 
@@ -148,7 +148,7 @@ class ClientMessage(SynthesisFields):
     close_socket: bool = False
 
 
-# A message with one of these fields needs no text.
+# Fields of messages that need no text.
 _WITHOUT_TEXT = ("flush", "close_context", "close_socket")
 
 

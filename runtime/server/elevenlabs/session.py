@@ -98,7 +98,7 @@ class ElevenLabsSession(Dialect[Context]):
     def _end(self, context: Context) -> None:
         """Send the remaining audio and the last message of a context."""
         if context.samples:
-            # There may be many words left, so their times are computed on a worker thread.
+            # The times of the remaining words are computed on a worker thread, because there may be many words.
             self.send_queue.add_encoded(
                 lambda: context.encoder.finish(context.words.finish()),
                 number=context.number,

@@ -14,11 +14,11 @@ from runtime.server.http.speech import HttpSpeech, base64_json
 from runtime.server.wire import SAMPLE_BYTES, Reply
 from runtime.shared.word_times import TimedWords
 
-# ElevenLabs declares application/json, for which clients would expect a single object.
+# ElevenLabs declares application/json, but a client would then expect a single object.
 JSON_LINES = "application/x-ndjson"
 
 Body = TypeVar("Body", bound=FileBody)
-Timed = dict[int, TimedWords]  # Timed words by turn index.
+Timed = dict[int, TimedWords]  # Word times of each turn, by the index of the turn.
 
 
 class SpokenText(HttpSpeech[Body]):

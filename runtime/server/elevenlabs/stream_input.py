@@ -25,7 +25,7 @@ class StreamInputSession(SingleErrorDialect[Context], ElevenLabsSession):
         try:
             context = context or self._opened("", message)
             if not context.takes_text:
-                return  # The text is already complete.
+                return  # All text of the client has already arrived.
             if message.text == "":
                 self._close_context(context)
             else:

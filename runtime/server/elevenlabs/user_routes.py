@@ -29,7 +29,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     def voices(request: Request) -> dict[str, Any]:
         count = sum(voice.is_owner for voice in known_voices(host, request.headers))
-        # Maximum number of voices of the owner, or 0 for no limit.
+        # Maximum number of voices that the owner may have, or 0 for no limit.
         limit = host.settings.server.owned_voices if OWNER_HEADER in request.headers else 0
         return {"voice_slots_used": count, **({"voice_limit": limit} if limit else {})}
 

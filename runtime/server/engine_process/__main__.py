@@ -26,15 +26,16 @@ from runtime.shared.python_warnings import log_warnings
 
 log = logging.getLogger(__name__)
 
-_FLUSH_TIMEOUT_S = 5.0  # Timeout for sending the last messages.
+_FLUSH_TIMEOUT_S = 5.0  # Timeout in seconds for sending the last messages.
 
 
 def main() -> int:
     """Load the checkpoints, serve until a close command, and return the exit status."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Redirect the output of libraries to stderr, because stdout carries the messages.
+    # The output of libraries is redirected to stderr, because stdout carries the messages.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    # A service manager may signal both processes. The server process then ends this process.
+    # These signals are ignored, because a service manager may send them to both processes. The server process then ends
+    # this process.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "SIGUSR1"):
@@ -73,7 +74,7 @@ def run() -> NoReturn:
     """Run `main` and exit with its status, even if threads hang."""
     status = main()
     logging.shutdown()
-    os._exit(status)  # The process must end even if a thread does not return from the device.
+    os._exit(status)  # The process must end even if a thread waits for the device forever.
 
 
 def _end_with_the_server() -> NoReturn:

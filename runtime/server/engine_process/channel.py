@@ -22,13 +22,16 @@ from runtime.shared import system
 
 log = logging.getLogger(__name__)
 
-# Arrays of at least this size, such as reference audio, are written separately and not copied into the pickle.
+# Minimum size in bytes of an array, such as reference audio, that is written separately instead of being copied into
+# the pickle.
 MIN_SEPARATE_BYTES = 64 * 2**10
-# Size of the pipe's buffer, which holds the audio of a whole batch. The default of 64 KiB holds only a few chunks.
+# Size in bytes of the pipe's buffer, which should hold the audio of a whole batch. The default of 64 KiB holds only a
+# few chunks.
 PIPE_BYTES = 2**20
-POLL_INTERVAL_S = 0.5  # Poll interval while a pipe is full.
-_PIECE_COUNT = struct.Struct("<I")  # Number of pieces of a message: the pickle, followed by its arrays.
-_LENGTH_BYTES = 8  # Size of a piece's length field.
+POLL_INTERVAL_S = 0.5  # Poll interval in seconds while a pipe is full.
+# Format of the number of pieces in a message. The pieces are the pickle and its arrays.
+_PIECE_COUNT = struct.Struct("<I")
+_LENGTH_BYTES = 8  # Number of bytes of the field with the length of a piece.
 
 
 class Channel:
@@ -42,16 +45,17 @@ class Channel:
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source = source
         self._sink = sink
-        self._message = self._assemble_messages()  # The message that is being received.
-        self._missing = memoryview(b"")  # Unread part of the current piece.
-        # Windows cannot report the free space of a pipe, so all data is written by the writer thread.
+        self._message = self._assemble_messages()  # Generator that assembles the message that is being received.
+        self._missing = memoryview(b"")  # Part of the current piece that was not received yet.
+        # True if `send` writes to the pipe. On Windows, the free space of a pipe is unknown, so only the writer thread
+        # writes.
         self._writes_itself = os.name == "posix"
         if self._writes_itself:
             os.set_blocking(sink.fileno(), False)
         system.set_pipe_size(sink.fileno(), PIPE_BYTES)
         self._lock = threading.Lock()
         self._unsent: deque[memoryview] = deque()
-        # Notified if there is unsent data, and when the channel closes.
+        # Condition that is notified if there is unsent data, and when the channel closes.
         self._is_behind = threading.Condition(self._lock)
         self._closing = self._is_gone = False
         self._writer = threading.Thread(target=self._write_on, name="engine-channel-writer", daemon=True)
@@ -63,7 +67,7 @@ class Channel:
             pieces = _pieces(message)
         except Exception:
             log.critical("a message to the other process of the runtime cannot be encoded", exc_info=True)
-            self._fail()  # Close the channel, because the other end would wait for the rest of the message.
+            self._fail()  # The channel is closed, because the other end would wait for the rest of the message.
             return
         with self._lock:
             if self._is_gone:
@@ -137,7 +141,7 @@ class Channel:
                     self._unsent.popleft()
         except BlockingIOError:
             pass
-        except (OSError, ValueError):  # An end of the pipe is closed.
+        except (OSError, ValueError):  # One end of the pipe is closed.
             self._is_gone = True
             self._unsent.clear()
 
@@ -156,7 +160,8 @@ class Channel:
 
     def _await_room(self) -> None:
         if self._writes_itself:
-            poller = select.poll()  # `select.select` does not support descriptors above 1023.
+            # `select.select` is not used, because it does not support file descriptors above 1023.
+            poller = select.poll()
             poller.register(self._sink.fileno(), select.POLLOUT)
             poller.poll(1000 * POLL_INTERVAL_S)
 
@@ -172,7 +177,7 @@ class Channel:
         yield (head := bytearray(_PIECE_COUNT.size))
         (count,) = _PIECE_COUNT.unpack(head)
         yield (table := bytearray(count * _LENGTH_BYTES))
-        # Buffers are bytearrays, so that the received arrays are writable.
+        # The buffers are bytearrays, so that the received arrays are writable.
         data, *arrays = pieces = [bytearray(size) for size in struct.unpack(f"<{count}Q", table)]
         yield from pieces
         message: Message = pickle.loads(data, buffers=arrays)  # noqa: S301  Only this program writes messages.

@@ -52,13 +52,15 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# The child must import from this process's `sys.path`, even if it has another working directory.
+# Python code of the child process. It imports from the `sys.path` of this process, even if its working directory
+# differs.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_process.__main__ import run; run()"
 _BUFFER_BYTES = 2**18  # Maximum number of bytes in one read from the engine process.
-# Interval between acknowledgements. Every message wakes a thread that competes with frame generation for the GIL. With
-# a longer interval, a fast request would reach the limit of unacknowledged audio (`VOICEWRIGHT_READER_S`) and pause.
+# Interval in seconds between acknowledgements. Every message wakes a thread that competes with frame generation for the
+# GIL. With a longer interval, a fast request would reach the limit of unacknowledged audio (`VOICEWRIGHT_READER_S`) and
+# pause.
 ACK_INTERVAL_S = 0.01
-STATUS_TIMEOUT_S = 2.0  # An engine process that sends no status for this time counts as busy.
+STATUS_TIMEOUT_S = 2.0  # Seconds without a status report after which the engine process counts as busy.
 _KILL_TIMEOUT_S = 5.0
 
 Done = Callable[[VoicePrompt | SpeechError], None]
@@ -77,17 +79,18 @@ class EngineClient:
         self._process = process
         self._channel = channel
         self._status = status
-        self._status_at = time.monotonic()  # Time of the last status report.
-        self._lock = threading.Lock()  # Prevents new requests after the engine process has ended.
+        self._status_at = time.monotonic()  # Time at which the last status report arrived.
+        self._lock = threading.Lock()  # Lock that prevents new requests after the engine process has ended.
         self._ended = False
         self._sinks: dict[int, Sink] = {}
         self._preparing: dict[int, Done] = {}
-        self._numbers = itertools.count(1)  # Source of ids for requests and prompts.
+        self._numbers = itertools.count(1)  # Generator of the ids of requests and prompts.
         listen = partial(self._listen, channel.receive)
         self._listener = threading.Thread(target=listen, name="engine-client", daemon=True)
-        # Event loop that reads the pipe. None if a thread reads it.
+        # Event loop that reads the pipe, or None if a thread reads it.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._sent_samples: dict[int, int] = {}  # Number of sent samples by ticket, not yet acknowledged.
+        # Number of samples by ticket that were sent to clients and are not yet reported to the engine process.
+        self._sent_samples: dict[int, int] = {}
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress) -> Self:
@@ -134,12 +137,12 @@ class EngineClient:
         try:
             loop = asyncio.get_running_loop()
             loop.add_reader(self._channel.source, listen)
-        except RuntimeError:  # There is no running event loop, or the loop cannot read pipes.
+        except RuntimeError:  # No event loop is running, or the loop cannot read pipes.
             self._listener.start()
         else:
             self._loop = loop
             os.set_blocking(self._channel.source, False)
-            listen()  # Messages may have arrived together with the status that ended loading.
+            listen()  # Messages may have arrived together with the status report at the end of loading.
 
     def close(self, timeout_s: float | None = None) -> None:
         """Stop the engine process and all its requests.
@@ -147,7 +150,7 @@ class EngineClient:
         If the process does not end within `timeout_s` seconds, it is killed.
         """
         self._channel.send(LifecycleCommand.CLOSE)
-        if self._loop is not None:  # A thread must read the last messages, because this method blocks the event loop.
+        if self._loop is not None:  # The last messages are read by a thread, because this method blocks the event loop.
             self._stop_listening()
             os.set_blocking(self._channel.source, True)
             self._listener.start()
@@ -233,7 +236,8 @@ class EngineClient:
         The time is from the last status report. If reports stop, the engine counts as busy since the last report.
         """
         since = self._status.busy_since
-        # Do not replace the start time of an unfinished step: a new time would mean that the device has responded.
+        # The start time of an unfinished step is not replaced, because a new time would mean that the device has
+        # responded.
         if since is None and time.monotonic() - self._status_at > STATUS_TIMEOUT_S:
             return self._status_at
         return since

@@ -26,9 +26,9 @@ from runtime.server.threaded_engine import ThreadedEngine
 
 log = logging.getLogger(__name__)
 
-STATUS_S = 0.2  # Maximum interval between status reports.
-# Delay between the start or end of a request and the status report. Querying a GPU's memory holds the GIL and would
-# delay the first audio of this request.
+STATUS_S = 0.2  # Maximum interval in seconds between two status reports.
+# Delay in seconds of the status report after the start or end of a request. The report reads the GPU's free memory
+# while it holds the GIL, which would delay the first audio of the request.
 REST_S = 0.05
 
 
@@ -41,8 +41,8 @@ class EngineService:
     def __init__(self, engine: SpeechEngine, channel: Channel) -> None:
         self._engine = ThreadedEngine(engine)
         self._channel = channel
-        self._cards: tuple[ModelCard, ...] | None = None  # Model cards in the last report.
-        self._load = EngineLoad(slots=0, active=0, waiting=0)  # Engine load in the last report.
+        self._cards: tuple[ModelCard, ...] | None = None  # Model cards in the last status report.
+        self._load = EngineLoad(slots=0, active=0, waiting=0)  # Engine load in the last status report.
         self._status_due = threading.Event()
         self._closing = False
 

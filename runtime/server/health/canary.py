@@ -45,7 +45,7 @@ class Outcome(StrEnum):
 
     SAME = "same"
     DIFFERENT = "different"
-    INTERRUPTED = "interrupted"  # Another request had priority.
+    INTERRUPTED = "interrupted"  # The canary round was stopped, because another request had priority.
 
 
 class Canary:
@@ -53,7 +53,7 @@ class Canary:
 
     def __init__(self, engine: SpeechEngine) -> None:
         self._engine = engine
-        # Digests of the first runs by fingerprint and modes, because a checkpoint may be loaded once per mode.
+        # Digests of the first runs. The key includes the modes, because a checkpoint may be loaded once per mode.
         self._first: dict[tuple[str, Sequence[str]], str] = {}
 
     async def run_round(self) -> Outcome:

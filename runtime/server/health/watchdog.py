@@ -16,9 +16,11 @@ from runtime.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 0.2  # Short enough to report a failed engine to the clients within a second.
+# Poll interval in seconds, which is short enough to report a failed engine to the clients within one second.
+POLL_INTERVAL_S = 0.2
 CANARY_RETRY_DELAY_S = 1.0
-# Maximum duration of a step relative to the longest step so far. Large checkpoints are slow on a CPU.
+# Maximum duration of a step relative to the longest step so far. It is not a fixed time, because large checkpoints are
+# slow on a CPU.
 MAX_STEP_RATIO = 5
 
 
@@ -33,7 +35,7 @@ class Watchdog:
         self._settings = settings
         self._metrics = metrics
         self._canary = Canary(engine)
-        # Set after the first canary round, even if the round was interrupted.
+        # Event that is set after the first canary round, even if the round was interrupted.
         self._first_canaries_done = asyncio.Event()
         self._task: asyncio.Task[Exit] | None = None
         self.verdict: Exit | None = None

@@ -31,7 +31,8 @@ from runtime.shared.port.errors import CARTESIA, error_response
 from runtime.shared.port.guard import AccessCheck
 from runtime.shared.port.limits import ACCOUNT_KEY_HEADER, Allowance, allowance_of
 
-TOKEN = "voicewright.token."  # noqa: S105  Prefix of a subprotocol with an API key, for browsers.
+# Prefix of a WebSocket subprotocol with which browsers send an API key.
+TOKEN = "voicewright.token."  # noqa: S105
 
 
 class AccessControl(AccessCheck):
@@ -104,7 +105,7 @@ class AccessControl(AccessCheck):
             offered += [word.removeprefix(TOKEN) for word in scope["subprotocols"] if word.startswith(TOKEN)]
         for key in filter(None, offered):
             offer = digest(key)
-            # All keys are compared in constant time, so that the response time reveals nothing about them.
+            # Every key is compared, and in constant time, so that the response time reveals nothing about the keys.
             if any([hmac.compare_digest(offer, known) for known in self._keys.digests()]):
                 return offer
         if scope["type"] == "websocket":

@@ -29,7 +29,7 @@ from runtime.server.session.dialogue import join_ends
 from runtime.server.wire import SAMPLE_BYTES
 from runtime.shared.word_times import TimedWords, WordTimes
 
-# Function that creates the stream of a turn from the turn's index and request.
+# Function that creates the stream of a turn. Arguments: index of the turn, request of the turn.
 OpenStream = Callable[[int, SpeechRequest], SpeechStream]
 
 
@@ -48,14 +48,14 @@ class DialogueStream:
     def __init__(
         self, requests: Sequence[SpeechRequest], open_stream: OpenStream, *, pause_s: float, queue_s: float
     ) -> None:
-        self.turn = 0  # Index of the turn of the last event.
-        self.turn_start = 0  # Index of the turn's first sample.
+        self.turn = 0  # Index of the turn to which the last event belongs.
+        self.turn_start = 0  # Index of the first sample of the turn.
         self._requests = requests
         self._open_stream = open_stream
         self._pause_samples = round(pause_s * SAMPLE_RATE)
         self._queue_s = queue_s
         self._streams: list[SpeechStream] = []
-        self._pending: list[SpeechEvent] = []  # Events that precede those of the current stream.
+        self._pending: list[SpeechEvent] = []  # Events that must be returned before the events of the current stream.
         self._ends: list[Finished] = []
         self._samples = 0
 

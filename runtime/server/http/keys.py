@@ -55,7 +55,8 @@ class Tickets:
     def __init__(self, ticket_s: float, clock: Clock = time.monotonic) -> None:
         self.ticket_s = ticket_s
         self._clock = clock
-        self._ends: OrderedDict[bytes, float] = OrderedDict()  # Expiry times of tickets, by their digest.
+        # Expiry time of each ticket, by the digest of the ticket.
+        self._ends: OrderedDict[bytes, float] = OrderedDict()
 
     def issue(self) -> str:
         ticket = secrets.token_urlsafe(32)

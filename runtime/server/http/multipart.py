@@ -16,7 +16,7 @@ FIELD_BYTES = 32 * 2**10
 MAX_FIELDS, MAX_FILES = 16, 2
 FORM_BYTES = MAX_FIELDS * FIELD_BYTES  # Maximum size in bytes of all fields except the file.
 
-# The parser logs a warning for every invalid form, which clients could use to flood the log.
+# By default, the parser logs a warning for every invalid form, so that a client could fill the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADER = "X-Request-Id"
-# Pattern of a valid request id. None of these characters ends a log line or a header.
+# Pattern of a valid request id. It excludes the characters that end a log line or a header.
 _SAFE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 

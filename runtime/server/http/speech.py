@@ -29,9 +29,10 @@ from runtime.server.wire import Reply, check_text, decode
 from runtime.shared.port.limits import whole_body
 from runtime.shared.strict_json import MAX_BODY_VALUES
 
-_SMALL_BODY_BYTES = 16 * 2**10  # Maximum size of a body that is parsed on the event loop (at most 3 ms).
-_BASE64_BYTES = 48 * 2**10  # Number of bytes that are encoded at once, a multiple of 3.
-_MAX_MARKUP_RATIO = 4  # Maximum length of text with markup, as a multiple of `limits.max_text_chars`.
+# Maximum size in bytes of a body that is parsed on the event loop, which takes at most 3 ms.
+_SMALL_BODY_BYTES = 16 * 2**10
+_BASE64_BYTES = 48 * 2**10  # Number of bytes that are encoded at once. It must be a multiple of 3.
+_MAX_MARKUP_RATIO = 4  # Maximum length of a text with markup, as a multiple of `limits.max_text_chars`.
 
 Body = TypeVar("Body", bound=NamesDictionaries)
 
@@ -43,7 +44,7 @@ class HttpSpeech(ABC, Generic[Body]):
     """
 
     dialect: ClassVar[str]
-    text_field: ClassVar[str]  # Name of the text field in this API.
+    text_field: ClassVar[str]  # Name of the field with the text in this API.
 
     def __init__(self, host: Host, body: Body, library: VoiceLibrary, request_id: str) -> None:
         self._id = request_id
@@ -197,7 +198,8 @@ async def read_fields(request: Request, host: Host) -> dict[str, Any]:
     body = await whole_body(request, max_bytes=limits.max_config_bytes, idle_s=limits.config_s)
     if len(body) <= _SMALL_BODY_BYTES:
         return _decoded(body)
-    # Parsing a large body takes tens of milliseconds. Only reference audio or dialogues may exceed a message's limit.
+    # A large body is parsed on a worker thread, because this takes tens of milliseconds. Only bodies with reference
+    # audio or a dialogue may be larger than a message.
     fields = await asyncio.get_running_loop().run_in_executor(host.decoders, _decoded, body)
     if len(body) > limits.max_message_bytes and "ref_audio" not in fields and "items" not in fields:
         raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_message_bytes)

@@ -56,10 +56,12 @@ class SpeechStream:
         on_end: Callable[[Finished | Broken], None] = lambda _: None,
     ) -> None:
         self.seed = request.seed
-        # Notes about ignored fields (set when the request gets a slot) and about speech problems (set at the end).
+        # Notes about ignored fields, which are set when the request gets a slot, and notes about speech problems, which
+        # are set at the end.
         self.notes: tuple[str, ...] = ()
-        self.queue_ms: float | None = None  # Waiting time for a slot, or None while the request waits.
-        self.ttfa_ms: float | None = None  # Time to the first audio, or None before the first audio.
+        # Time in ms for which the request has waited for a slot, or None while it waits.
+        self.queue_ms: float | None = None
+        self.ttfa_ms: float | None = None  # Time in ms to the first audio, or None before the first audio.
         self._engine = engine
         self._submit = submit or engine.submit
         self._request = request
@@ -68,7 +70,8 @@ class SpeechStream:
         self._loop = asyncio.get_running_loop()
         # The queue needs no size limit, because the engine pauses the request.
         self._events: asyncio.Queue[SpeechEvent] = asyncio.Queue()
-        self._given = self._taken = 0  # Number of samples passed to the consumer, and of acknowledged samples.
+        # Number of samples that were passed to the consumer, and number of samples that were acknowledged.
+        self._given = self._taken = 0
         self._ended = False
 
     def headers(self) -> dict[str, str]:
@@ -211,7 +214,7 @@ class StreamingReply(StreamingResponse):
         except SpeechError as error:
             if not self._begun:
                 raise
-            # Uvicorn then closes the connection, because the body is incomplete.
+            # The body is incomplete, so uvicorn then closes the connection.
             log.warning("a response was aborted: %s", error.code)
             self._on_broken(error)
 

@@ -6,7 +6,8 @@ import struct
 
 from runtime.server.native.contexts import NativeUtterance
 
-# Version, kind, channel, message number and first sample. The header has 16 bytes, so the samples are aligned.
+# Version, kind, channel, message number and index of the first sample. The header has 16 bytes, so that the samples are
+# aligned.
 HEADER = struct.Struct("<BBHIQ")
 VERSION = 1
 KIND_S16LE = 1

@@ -20,7 +20,7 @@ class ReadyTurn:
     `voice` is None if the turn uses the voice of the context.
     """
 
-    text: str  # Text to speak, after the text filter.
+    text: str  # Text to speak, which the text filter has already processed.
     voice: tuple[SessionConfig, ResolvedVoice] | None = None
 
 
@@ -32,9 +32,9 @@ class NativeUtterance(Utterance[SessionConfig]):
     """
 
     keeps_pieces: bool = True
-    messages: int = 0  # Number of audio messages queued so far.
-    played_ms: float | None = None  # Last playback position that the client has reported, in milliseconds.
-    # The following fields are only used for dialogues.
+    messages: int = 0  # Number of audio messages that were queued for this utterance.
+    played_ms: float | None = None  # Playback position in ms that the client has reported last.
+    # Fields that are only used for dialogues.
     configured_voice: ChosenVoice[SessionConfig] | None = None  # Default voice of the turns.
     current_turn: ReadyTurn | None = None
     turn: int = 0
@@ -42,7 +42,7 @@ class NativeUtterance(Utterance[SessionConfig]):
     turns: deque[ReadyTurn] = field(default_factory=deque)
     turn_pause_samples: int = 0
     turn_ends: list[Finished] = field(default_factory=list)
-    busy_until: float | None = None  # Time of the next attempt to submit a turn after the engine was busy.
+    busy_until: float | None = None  # Time at which a turn is submitted again, because the engine was busy.
     retries_until: float = 0.0
 
     @property

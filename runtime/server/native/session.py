@@ -32,7 +32,7 @@ class Session(Dialect[NativeUtterance]):
 
     def __init__(self, *, session_id: str, server: str, **common_arguments: Any) -> None:
         super().__init__(**common_arguments)
-        # Voices by context id. The voice under None is the default of all other contexts.
+        # Settings of each context by context id. The entry under None has the default settings of all other contexts.
         self._voices: dict[str | None, ChosenVoice[schema.SessionConfig]] = {}
         cards, limits = common_arguments["cards"], common_arguments["limits"]
         self.send_queue.add_message(messages.session_created(session_id, server, cards, limits))
@@ -92,7 +92,7 @@ class Session(Dialect[NativeUtterance]):
         is_used = any(utterance.voice is voice for utterance in self.utterances.values())
         super()._on_voice_ready(voice)
         name = voice.config.context_id
-        # The failed voice is removed, unless the client has replaced the voice in the meantime.
+        # The failed voice is removed, unless the client has chosen another voice in the meantime.
         if isinstance(voice.reference, SpeechError) and self._voices.get(name) is voice:
             del self._voices[name]
             if not is_used:
@@ -133,7 +133,7 @@ class Session(Dialect[NativeUtterance]):
         name = config.context_id
         self._muted.forget(name or DEFAULT_CONTEXT)
         try:
-            # `_voices` may have one more entry than there are contexts: the default settings.
+            # `_voices` may have one entry more than there are contexts, because of the default settings.
             if name not in self._voices and name is not None and len(self._voices) > self._limits.max_contexts:
                 raise TooManyContexts(limit=self._limits.max_contexts)
             check_frames(config.frame_limit, self._limits.max_frames)
@@ -142,7 +142,7 @@ class Session(Dialect[NativeUtterance]):
         except BadRequest as error:
             self._refuse_config(name, error)
             return
-        # The encoded audio of the message is not stored with the settings.
+        # The encoded recording in the message is not stored with the settings.
         slim = config.model_copy(update={**NO_RECORDING, "pronunciations": pronunciations})
         self._voices[name] = self._chosen(slim, resolved, config.recording)
 
@@ -161,7 +161,7 @@ class Session(Dialect[NativeUtterance]):
 
     def _done(self, name: str) -> None:
         utterance = self._taking_text(name, "input.done")
-        self._muted.forget(name)  # `name` may be the name of a refused context.
+        self._muted.forget(name)  # The context `name` may have been refused before.
         if utterance is not None:
             utterance.finish()
 
@@ -252,7 +252,7 @@ class Session(Dialect[NativeUtterance]):
             utterance.played_ms = utterance.played_ms if played_ms is None else played_ms
             self._release(utterance)
             self._finish(utterance, self._cancelled(utterance))
-        elif self._voices.pop(name, None):  # The context has settings and no text yet.
+        elif self._voices.pop(name, None):  # The context has settings, but no text yet.
             self.send_queue.add_message(messages.context_cancelled(name, played_ms), is_terminal=True)
 
     def _close_session(self) -> None:
@@ -289,7 +289,7 @@ class Session(Dialect[NativeUtterance]):
         utterance = NativeUtterance(self._commands, voice, text, name=name)
         if self.utterances and not all(each.labelled for each in (utterance, *self.utterances.values())):
             raise OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')
-        self._voices.pop(name, None)  # Settings with a context id apply to one utterance only.
+        self._voices.pop(name, None)  # Settings with a context id apply to only one utterance.
         return self._number(utterance)
 
     def _cancelled(self, utterance: NativeUtterance) -> Reply:

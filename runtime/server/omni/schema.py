@@ -99,10 +99,11 @@ class OmniConfig(SpeechFields):
         return replace(
             super().request(text, resolved, reference),
             max_frames=None if frames is None else max(1, frames),
-            # The session splits the text, because the client is notified of each segment. The engine splits only
-            # streamed text and overlong segments.
+            # The session splits the text itself, because it notifies the client of each segment. The engine splits only
+            # streamed text and segments that are too long.
             split=Split.NONE if is_one_part and not self.is_live else Split.AUTO,
-            # Audio of a file is not acknowledged before the file is complete, so the request must not pause.
+            # The audio of a file is not acknowledged until the file is complete. If acknowledgements were required, the
+            # request would pause forever.
             acknowledged=self.stream_audio,
         )
 
@@ -114,7 +115,7 @@ def read_config(fields: dict[str, Any], limits: Limits) -> OmniConfig:
         BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.
     """
     known = {name: value for name, value in fields.items() if name != "type"}
-    if known.get("streaming_mode") in ("token_level", "sentence_commit"):  # Both modes imply streaming.
+    if known.get("streaming_mode") in ("token_level", "sentence_commit"):  # Both modes imply streamed audio.
         known = {"response_format": "pcm", **known, "stream_audio": True}
     config = checked(OmniConfig, known)
     if config.frame_limit is not None:

@@ -24,7 +24,7 @@ class SentenceEncoder(Protocol):
     def finish(self) -> bytes: ...
 
 
-OpenEncoder = Callable[[str, float], SentenceEncoder]  # Arguments: response_format, speed.
+OpenEncoder = Callable[[str, float], SentenceEncoder]  # Arguments: format of the response, speed.
 
 
 @dataclass(slots=True, eq=False)
@@ -35,8 +35,8 @@ class Turn:
     voice: ChosenVoice[OmniConfig]
     text: GrowingText
     sentences: int = 0
-    fragments: int = 0  # Number of pieces of streamed text, which vLLM-Omni reports as sentences.
-    seed: int | None = None  # Seed of the first sentence, which all sentences use.
+    fragments: int = 0  # Number of pieces of streamed text. vLLM-Omni's API counts them as sentences.
+    seed: int | None = None  # Seed of the first sentence, which is used for all sentences.
     style: str = ""  # Style tag for the next sentence.
 
 
@@ -49,14 +49,14 @@ class Sentence(Utterance[OmniConfig]):
 
     turn: Turn
     index: int
-    words: str  # Text received before the sentence was submitted.
-    shown: str  # Text in the message audio.start.
+    words: str  # Text that arrived before the sentence was submitted.
+    shown: str  # Text that is shown in the message audio.start.
     is_over: bool = False  # True if the engine has finished the sentence.
     is_announced: bool = False
-    has_begun: bool = False  # True if the sentence has a slot.
-    # False if the engine has refused this sentence while the previous sentence was being generated.
+    has_begun: bool = False  # True if the engine has given the sentence a slot.
+    # False if the engine refused the sentence during the previous sentence. It is then submitted after that sentence.
     may_go_ahead: bool = True
-    # Audio that waits until earlier sentences are sent, or until the audio file is complete.
+    # Audio that is sent when all earlier sentences are sent, or when the audio file is complete.
     unsent: list[bytes] = field(default_factory=list)
     sent_bytes: int = 0
     encoder: SentenceEncoder | None = None

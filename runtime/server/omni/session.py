@@ -35,11 +35,11 @@ from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import check_text
 from runtime.shared.inline_tags import last_style
 
-_IDLE_S = 30.0  # Idle timeout of vLLM-Omni. The native API has a longer timeout.
+_IDLE_S = 30.0  # Idle timeout in seconds, as in vLLM-Omni. The native API has a longer timeout.
 _MAX_CONFIG_BYTES = 4 * 2**20
-_MAX_QUEUED = 256  # Maximum number of items in the sentence queue. Above this limit, no input is read.
+_MAX_QUEUED = 256  # Number of queued sentences above which no input is read.
 _MAX_COMMIT_ID = 256
-_REPEATED_CHARS = 80  # Maximum number of characters of streamed text in audio.start.
+_REPEATED_CHARS = 80  # Maximum number of characters of streamed text that audio.start repeats.
 _MAX_QUEUED_TEXTS = 16  # Maximum length of the queued text, as a multiple of `limits.max_text_chars`.
 
 
@@ -52,8 +52,8 @@ class OmniSession(Dialect[Sentence]):
         self._voice: ChosenVoice[OmniConfig] | None = None
         self._turn: Turn | None = None  # Utterance that is receiving text.
         self._text = Sentences(Split.NONE)
-        self._live: Sentence | None = None  # Sentence that receives the streamed text of the utterance.
-        # Number of characters of the streamed text, or of the incomplete sentence.
+        self._live: Sentence | None = None  # Sentence that receives the streamed text of the utterance, or None.
+        # Number of characters of the streamed text or of the incomplete sentence.
         self._unspoken_chars = 0
         self._uncommitted = ""  # Text that has not been committed with input.commit.
         cards = common_arguments["cards"]
@@ -188,7 +188,7 @@ class OmniSession(Dialect[Sentence]):
         except BadRequest as error:
             self._refuse(f"Invalid session config: {error}", error)
             return
-        # The audio is decoded only once and is not stored with the settings.
+        # The recording is decoded only once, so it is not stored with the settings.
         changed: dict[str, Any] = {**NO_RECORDING, "pronunciations": pronunciations}
         if config.is_live and config.non_streaming_mode is None and resolved.mode in self._streaming:
             changed["non_streaming_mode"] = False  # As in vLLM-Omni, speech starts before the text is complete.
@@ -400,8 +400,8 @@ class OmniSession(Dialect[Sentence]):
 
     def _break(self, sentence: Sentence, error: SpeechError) -> None:
         if sentence is not self._queue.head and isinstance(error, Busy) and not sentence.samples:
-            # The engine has no free capacity during the previous sentence. This sentence is submitted again when it
-            # becomes the first in the queue.
+            # The engine has no free slot during the previous sentence. This sentence is submitted again when it becomes
+            # the first in the queue.
             sentence.is_submitted = False
             sentence.is_end_sent = False
             sentence.may_go_ahead = False

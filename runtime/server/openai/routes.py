@@ -91,7 +91,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @documented(response=Model | ModelAlias, refusals=UNREADY | {UnknownModel})
     async def model(name: str) -> Reply:
         """Return one loaded checkpoint, or one of OpenAI's model names as an alias."""
-        if not name:  # The path is /v1/models/ with no name.
+        if not name:  # The request is for /v1/models/ without a name.
             raise trailing_slash_error()
         cards = host.engine.cards
         for card in cards:

@@ -23,8 +23,8 @@ from runtime.shared.encoding import BIT_RATE_RANGE, FORMATS, SPEEDS, VOLUME_RANG
 from runtime.shared.loudness import LOUDNESS_RANGE_LUFS
 
 STREAM_FORMATS = ("audio", "sse")
-FORMATS_WITH_LENGTH = ("wav", "flac")  # Formats with the length in the header, which many readers need.
-DEFAULT_BATCH_FORMAT = "wav"  # Default of vLLM-Omni; OpenAI's default is mp3.
+FORMATS_WITH_LENGTH = ("wav", "flac")  # Formats whose header has the length of the audio, which many programs need.
+DEFAULT_BATCH_FORMAT = "wav"  # Default format of vLLM-Omni. The default of OpenAI is mp3.
 _WHOLE: dict[str, Any] = {"stream": False, "stream_format": None}
 
 

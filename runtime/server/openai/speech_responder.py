@@ -38,8 +38,8 @@ class CompleteAudio:
     media_type: str
     seed: int | None
     end: Finished
-    notes: tuple[str, ...]  # Notes about ignored fields and faulty speech.
-    words: list[Reply] = field(default_factory=list)  # Word times, or an empty list if not requested.
+    notes: tuple[str, ...]  # Notes about ignored fields and speech problems.
+    words: list[Reply] = field(default_factory=list)  # Word times, which are empty if the client did not request them.
 
 
 class SpeechResponder(HttpSpeech[SpeechBody]):
@@ -47,7 +47,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
 
     dialect = "openai"
     text_field = "input"
-    _uploaded: Reference | None = None  # Decoded recording from the body.
+    _uploaded: Reference | None = None  # Recording in the request body after decoding, or None.
 
     @property
     def sample_rate(self) -> int:
@@ -124,7 +124,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         encoder, target_lufs = self._encoder(whole=True), self._body.loudness_lufs
 
         def encode() -> bytes:
-            # The chunks are not joined first, because copying minutes of audio holds the GIL for milliseconds.
+            # The chunks are not joined, because copying minutes of audio would hold the GIL for milliseconds.
             pieces = chunks
             if target_lufs is not None:
                 pieces = [normalize_loudness(np.frombuffer(b"".join(chunks), "<i2"), target_lufs).tobytes()]

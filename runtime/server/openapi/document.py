@@ -16,7 +16,7 @@ from runtime.server.openapi.operations import EVERYWHERE, JSON, Operation, Refus
 from runtime.version import package_version
 
 OPENAPI = "3.1.0"
-# HTTP methods in the document. HEAD is omitted, because every GET route also serves HEAD.
+# HTTP methods that the document lists. HEAD is omitted, because every GET route also accepts HEAD.
 METHODS = ("get", "post", "put", "patch", "delete")
 
 _REFERENCE = "#/components/schemas/{model}"
@@ -35,7 +35,7 @@ Document = dict[str, Any]
 _FORMAT_SPECIFICATION = re.compile(r":[^{}]*}")  # Format specification in an error message template.
 
 _BYTES: Document = {"type": "string", "format": "binary"}
-_EVENT: Document = {  # Schema of a server-sent event.
+_EVENT: Document = {  # JSON schema of a server-sent event.
     "type": "object",
     "properties": {
         "event": {"type": "string"},

@@ -91,7 +91,7 @@ class Operation:
 
     body: Any = None
     body_media: str = JSON
-    query: Any = None  # Model of query parameters that are not in the endpoint's signature.
+    query: Any = None  # Model of the query parameters that the signature of the endpoint does not include.
     response: Any = None  # Type of the JSON response.
     status: int = 200  # HTTP status of a successful response.
     example: Mapping[str, Any] | None = None  # Example of the request body.
@@ -99,7 +99,7 @@ class Operation:
     is_events: bool = False  # True if the response can be a stream of server-sent events.
     refusals: Refusals = frozenset()
     refused_as: Any = ErrorReply
-    parameters: Mapping[str, str] = field(default_factory=dict)  # Descriptions of parameters by name.
+    parameters: Mapping[str, str] = field(default_factory=dict)  # Description of each parameter, by name.
     is_open: bool = False  # True if the route is accessible without an API key.
 
 

@@ -89,7 +89,7 @@ class TextMessage:
 
     text: str
     is_terminal: bool = False
-    # Number of the utterance whose audio the message contains as base64, or None for other messages.
+    # Number of the utterance whose base64 audio is in the message, or None for a message without audio.
     number: int | None = None
     samples: int = 0
 
@@ -99,7 +99,7 @@ class AudioMessage:
     """Binary message with audio that is sent to the client."""
 
     data: bytes = field(repr=False)
-    number: int  # Number of the utterance.
+    number: int  # Number of the utterance to which the audio belongs.
     samples: int
 
 
@@ -110,9 +110,10 @@ class EncodedMessage:
     The messages of a client are encoded in order.
     """
 
-    # Function that runs on a worker thread and returns the message. An empty result is not sent.
+    # Function that runs on a worker thread and returns the text of the message. If the text is empty, no message is
+    # sent.
     make: Callable[[], str] = field(repr=False)
-    number: int  # Number of the utterance.
+    number: int  # Number of the utterance to which the audio belongs.
     samples: int
 
 

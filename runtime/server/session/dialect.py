@@ -22,7 +22,7 @@ from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import SAMPLE_BYTES, Reply, check_size, decode, pieces
 from runtime.settings import Limits
 
-_NOTICE_S = 60.0  # Time between the warning to the client and the end of a session.
+_NOTICE_S = 60.0  # Seconds between the warning to the client and the end of the session.
 
 Speaking = TypeVar("Speaking", bound=Utterance[Any])
 Config = TypeVar("Config", bound=SpeechConfig)
@@ -30,7 +30,7 @@ Config = TypeVar("Config", bound=SpeechConfig)
 # Maximum number of JSON values in a message, in addition to the commas that its text may contain.
 _MAX_OTHER_VALUES = 4096
 _MAX_NAMES = 64  # Maximum number of stored names of refused contexts, whose messages may still arrive.
-_MAX_STEPS = 16  # Maximum number of steps of pending work in one iteration of the event loop.
+_MAX_STEPS = 16  # Maximum number of steps of `work` that run in one iteration of the event loop.
 
 
 class RecentNames:
@@ -73,7 +73,7 @@ class Dialect(ABC, Generic[Speaking]):
         self._resolver = VoiceResolver(cards, library)
         self.utterances: dict[int, Speaking] = {}  # Utterances with an open request or queued text, by number.
         self._uttered = 0  # Number of the most recent utterance.
-        # Voices that wait for a Decode or Recall, by number of the upload.
+        # Voices that wait for a `Decode` or `Recall` command, by the number of the upload.
         self._reading: dict[int, ChosenVoice[Any]] = {}
         self._uploads = 0
         self._muted = RecentNames()  # Names of refused contexts. Messages for these contexts are ignored.
@@ -85,7 +85,7 @@ class Dialect(ABC, Generic[Speaking]):
     def commands(self) -> list[Command]:
         """Remove and return all commands that the engine has not received yet."""
         commands = self._commands.copy()
-        self._commands.clear()  # The list is cleared in place, because the utterances share it.
+        self._commands.clear()  # The list is cleared and not replaced, because the utterances use the same list.
         return commands
 
     def pop_message(self) -> Outgoing | None:
@@ -369,7 +369,8 @@ class SessionTimers:
         self._clock = clock
         self._last_event = clock()
         self._end = clock() + limits.session_s
-        # None if the dialect has no warning, or if the warning was sent.
+        # Seconds before the end at which the client is warned. None if the dialect sends no warning, or has already
+        # sent it.
         self._notice_s = min(_NOTICE_S, limits.session_s / 10) if gives_notice else None
 
     def restart_idle(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from runtime.server.session.commands import AudioMessage, Close, EncodedMessage, Outgoing, TextMessage
 from runtime.server.wire import Reply
 
-_MAX_UNSENT_MESSAGES = 256  # If more messages without audio are unsent, no input is read.
+_MAX_UNSENT_MESSAGES = 256  # Number of unsent messages without audio above which no input is read.
 
 
 class SendQueue:
@@ -19,8 +19,8 @@ class SendQueue:
     """
 
     def __init__(self) -> None:
-        self.final_message_count = 0  # Number of final messages of contexts in the queue.
-        # Messages with the names of their contexts.
+        self.final_message_count = 0  # Number of queued messages that are the final message of a context.
+        # Each message, with the name of its context or None.
         self.items: deque[tuple[Outgoing, str | None]] = deque()
         self._message_count = 0
 

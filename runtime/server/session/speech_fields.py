@@ -21,8 +21,9 @@ from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, Text, VoiceFields, language_of, without_nulls
 from runtime.settings import Limits
 
-MAX_X_VECTOR = 8192  # Maximum length of an x-vector, as in vLLM-Omni. The published checkpoints use 1024 and 2048.
-# Update of the fields that removes the client's recording.
+# Maximum number of elements of an x-vector, as in vLLM-Omni. The published checkpoints use 1024 and 2048.
+MAX_X_VECTOR = 8192
+# Update of the settings that removes the recording of the client.
 NO_RECORDING: dict[str, None] = {"ref_audio": None, "speaker_embedding": None}
 CHECKPOINT_DEFAULT = "null: checkpoint default"
 MODES = {
@@ -126,7 +127,7 @@ class SpeechFields(VoiceFields):
                 raise ValueError(f"{' and '.join(names)} are the same field and differ")
         if fields.get("speaker_embedding") is not None and fields.get("ref_audio") is not None:
             raise ValueError("speaker_embedding and ref_audio exclude each other")
-        # Remove null fields, so that a null alias does not hide another alias of the same field.
+        # Null fields are removed, so that a null alias does not hide another alias of the same field.
         return without_nulls(fields)
 
     @property
@@ -210,7 +211,7 @@ class SpeechFields(VoiceFields):
         """
         if self.speaker_embedding is None:
             return self.ref_audio
-        with np.errstate(over="ignore"):  # The engine refuses infinite values.
+        with np.errstate(over="ignore"):  # Infinite values are ignored here, because the engine refuses them.
             x_vector = np.asarray(self.speaker_embedding, np.float32)
         prompt = VoicePrompt(fingerprint="", x_vector=x_vector)
         return Reference(samples=np.zeros(0, np.float32), x_vector_only=True, prompt=prompt)

@@ -70,13 +70,13 @@ class GrowingText:
         spells: bool = False,
     ) -> None:
         self._limits = limits
-        self._param = param  # Name of the text field in error messages.
+        self._param = param  # Name of the field with the text, which is used in error messages.
         self._chars = 0
         self._filter = text_filter(filter_name, dictionary_for(pronunciations, limits, tags=tags), spells=spells)
-        # Seconds without new text after which received text is spoken, or None if pauses have no effect.
+        # Seconds without new text after which the received text is spoken. None if a pause of the client has no effect.
         self._pause_s = pause_s
         self._tail = ""
-        # Time at which received text is spoken if no more text arrives, or None.
+        # Time at which the received text will be spoken if no more text arrives, or None.
         self.due: float | None = None
 
     def count(self, text: str) -> None:
@@ -138,7 +138,7 @@ class Utterance(Generic[Config]):
     received pieces and flushes in order.
     """
 
-    commands: list[Command]  # Command list of the session. The utterance appends its commands.
+    commands: list[Command]  # Commands of the session, to which the utterance appends its own commands.
     voice: ChosenVoice[Config]
     text: GrowingText
     name: str = ""
@@ -147,12 +147,12 @@ class Utterance(Generic[Config]):
     is_submitted: bool = False
     is_complete: bool = False  # True if all text has arrived.
     is_end_sent: bool = False  # True if the engine was notified that the text is complete.
-    # Text that the engine has not received. None is a flush.
+    # Text that the engine has not received yet, where None is a flush.
     queued: deque[str | None] = field(default_factory=deque)
-    sent_chars: int = 0  # Number of characters sent to the engine.
-    samples: int = 0  # Number of samples generated.
-    sent_samples: int = 0  # Number of samples passed to the connection.
-    # Seed of an earlier utterance to reuse. The actual seed replaces this value when the utterance gets a slot.
+    sent_chars: int = 0  # Number of characters that were sent to the engine.
+    samples: int = 0  # Number of samples that the engine has generated.
+    sent_samples: int = 0  # Number of samples that were passed to the connection.
+    # Seed of an earlier utterance, or None. When the utterance gets a slot, the actual seed is stored here.
     seed: int | None = None
     notes: list[str] = field(default_factory=list)  # Notes about ignored fields and speech problems.
 
@@ -193,7 +193,7 @@ class Utterance(Generic[Config]):
         self.text.settle()
         self.queue_text(self.text.flush())
         if self.keeps_pieces and (not self.queued or self.queued[-1] is not None):
-            # Consecutive flushes are merged, so that a client cannot fill the queue with flushes.
+            # Consecutive flushes are merged, so that a client cannot fill the queue with them.
             self.queued.append(None)
         self.send_text(is_flushed=not self.keeps_pieces)
 
@@ -238,7 +238,7 @@ class Utterance(Generic[Config]):
 
     def _submit(self) -> None:
         if self.keeps_pieces:
-            # The engine decides whether it can speak a complete text without words.
+            # If the text is complete and has no words, the engine decides if it can be spoken.
             is_open, text = self.has_words, self._first_words()
         else:
             is_open, text = not self.is_complete, "".join(self._texts())

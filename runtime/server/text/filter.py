@@ -16,7 +16,7 @@ from runtime.shared.spelling import Spelling
 
 FilterName = Literal["none", "markdown"]
 
-PIECE_CHARS = 256  # Maximum number of characters in one filter call, which takes at most 5 ms.
+PIECE_CHARS = 256  # Maximum number of characters that one filter call processes, which takes at most 5 ms.
 
 
 class TextFilter(Protocol):

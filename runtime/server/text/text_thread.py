@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 
 _MAX_CORE_SHARE = 0.25
 _BURST_S = 0.02
-# Maximum pause after a long job, such as a large dictionary, so that the next job starts soon.
+# Maximum pause in seconds after a long job, such as a large dictionary. It is limited so that the next job starts soon.
 _MAX_PAUSE_S = 0.1
 
 _thread = threading.local()

@@ -14,7 +14,7 @@ from runtime.request import BlendPart, Reference
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import STORED_PREFIX, parse_blend
 
-FORBIDS_BLENDS = "no"  # Value of the provenance entry ``blend`` if the speaker does not allow blends.
+FORBIDS_BLENDS = "no"  # Value of the provenance entry ``blend`` with which a speaker forbids blends.
 
 
 def forbids_blends(card: VoiceCard) -> bool:

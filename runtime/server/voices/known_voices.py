@@ -14,7 +14,7 @@ from runtime.server.wire import code_of
 class KnownVoice:
     """Voice that a request can select: a speaker of a checkpoint, or a stored voice."""
 
-    id: str  # Id of a stored voice, or name of a speaker.
+    id: str  # Id of a stored voice, or name of a speaker in a checkpoint.
     name: str
     description: str
     language: str  # Language code of the voice.

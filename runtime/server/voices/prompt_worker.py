@@ -20,7 +20,7 @@ from runtime.voices.library import Library
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 10.0  # Interval of the search for voices stored by another process.
+POLL_INTERVAL_S = 10.0  # Interval in seconds between searches for voices that another process has stored.
 BUSY_POLL_INTERVAL_S = 0.5
 PROMPT_TIMEOUT_S = 120.0
 
@@ -36,7 +36,8 @@ class PromptWorker:
         self._engine = engine
         self._workers = workers
         self._woken = asyncio.Event()
-        # Pairs (voice id, fingerprint) that failed and are retried only after the next upload.
+        # Pairs of voice id and fingerprint whose prompt could not be computed. They are tried again only after the next
+        # upload.
         self._failed: set[tuple[str, str]] = set()
 
     def wake(self) -> None:
@@ -98,7 +99,7 @@ class PromptWorker:
                 future.set_result(result)
 
         def done(result: VoicePrompt | SpeechError) -> None:
-            with contextlib.suppress(RuntimeError):  # At shutdown, the event loop may be closed.
+            with contextlib.suppress(RuntimeError):  # At shutdown, the event loop may already be closed.
                 loop.call_soon_threadsafe(settle, result)
 
         self._engine.prepare(reference, Mode.BASE, done)

@@ -54,9 +54,10 @@ from runtime.voices.voice import Edit, to_pcm
 
 GET = ["GET", "HEAD"]
 VOICES = "/v1/audio/voices"
-OPEN_WEBUI_PATH = "/v1/open-webui"  # Open WebUI expects a different format of the voice list.
+OPEN_WEBUI_PATH = "/v1/open-webui"  # Path for Open WebUI, which expects another format of the voice list.
 
-VOICE_ERRORS = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # Errors of all routes that name a voice.
+# Errors that all routes with the name of a voice can return.
+VOICE_ERRORS = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})
 
 SHADOWED = "A speaker has its name; rename it, or request it as voice:NAME."
 
@@ -125,7 +126,7 @@ def voices_router(host: Host) -> APIRouter:
         form = await read_form(request, host.settings.limits)
         return describe_check(await host.run_in_worker(examined, form, host.settings.limits))
 
-    # `name` is already URL-decoded and may contain a slash.
+    # The parameter `name` is already URL-decoded and may contain a slash.
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
     @documented(
         binary_types=("application/octet-stream", "application/zip"),

@@ -20,8 +20,8 @@ class Speaker:
 
     name: str
     model: str
-    language: str  # First language of the checkpoint, or an empty string.
-    created: int  # Creation time of the checkpoint (Unix time).
+    language: str  # First language of the checkpoint, or an empty string if it has none.
+    created: int  # Unix time at which the checkpoint was created.
 
 
 class Speakers:

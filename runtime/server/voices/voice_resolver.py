@@ -15,7 +15,7 @@ from runtime.server.voices.blending import forbids_blends
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import STORED_PREFIX, Named, name_key, parse_blend
 
-# Names of OpenAI's models and voices. Each OpenAI voice is mapped to the speaker with the same index.
+# Names of OpenAI's models and voices. Each OpenAI voice is replaced by the speaker with the same index.
 MODEL_ALIASES = frozenset({"tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15", "qwen3-tts"})
 VOICE_ALIASES = (
     *("alloy", "ash", "ballad", "coral", "echo", "fable", "nova"),
@@ -23,7 +23,7 @@ VOICE_ALIASES = (
 )
 
 
-MAX_NAMED = 40  # Maximum number of voice names in an error message.
+MAX_NAMED = 40  # Maximum number of voice names that an error message lists.
 
 
 def is_speaker(name: str, speakers: Iterable[str]) -> bool:

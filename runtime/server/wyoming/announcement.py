@@ -57,7 +57,7 @@ async def announced(bound: str, port: int) -> None:
         log.warning("the Wyoming port is not announced: %s", error.strerror)
         return
     try:
-        # When a runtime is replaced, the old and the new one announce the same name for a short time.
+        # When a runtime is replaced, the old and the new process announce the same name for a short time.
         await (await network.async_register_service(info, cooperating_responders=True))
         await asyncio.Event().wait()
     except (OSError, Error):
@@ -69,7 +69,7 @@ async def announced(bound: str, port: int) -> None:
 
 def _addresses() -> list[str]:
     """Return the addresses of this machine that other machines can reach."""
-    import ifaddr  # This is a dependency of zeroconf.
+    import ifaddr  # The package zeroconf depends on this package.
 
     found = [ip.ip for adapter in ifaddr.get_adapters() for ip in adapter.ips if isinstance(ip.ip, str)]
     return [address for address in found if not ipaddress.ip_address(address).is_loopback] or found

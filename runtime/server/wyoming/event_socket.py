@@ -24,7 +24,7 @@ PROTOCOL_VERSION = "1.10.2"  # Version of the `wyoming` package that defines the
 
 _CHUNK = "audio-chunk"
 _GONE: Message = {"type": "websocket.disconnect", "code": 1006}
-_LINGER_S = 1.0  # Seconds for the client to read the last event and close the connection.
+_LINGER_S = 1.0  # Seconds in which the client can read the last event and close the connection.
 _READ = 65536
 
 
@@ -41,8 +41,8 @@ class EventSocket:
         self._writer = writer
         self._limit = limit
         self._share = LoopShare(LoopShares(), asyncio.get_running_loop())
-        self._is_lost = False  # True after invalid input, because the start of the next event is unknown.
-        # Unsent data must stay in the session's send queue, from which audio can be removed.
+        self._is_lost = False  # True after invalid input. In this case, the start of the next event cannot be found.
+        # Unsent data must remain in the send queue of the session, from which audio can be removed.
         writer.transport.set_write_buffer_limits(high=0)
 
     async def receive(self) -> Message:

@@ -31,7 +31,7 @@ from runtime.server.wyoming.schema import (
     read,
 )
 
-_MAX_LATER = 64  # Maximum number of texts that wait for the current one. Above this limit, no input is read.
+_MAX_LATER = 64  # Number of texts that wait for the current text, above which no input is read.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -39,7 +39,7 @@ class WyomingUtterance(Utterance[Voice]):
     """Utterance of one complete or streamed text."""
 
     in_pieces: bool
-    is_heard: bool = False  # True if the first audio was sent.
+    is_heard: bool = False  # True if the first audio was already sent to the client.
 
     @property
     def is_without_words(self) -> bool:
@@ -55,9 +55,11 @@ class WyomingSession(SingleErrorDialect[WyomingUtterance]):
         self._cards = cards
         self._library = library
         self._models = frozenset(name for card in cards for name in (card.name, *card.adapters))
-        # Filtered texts in order of arrival. The first text is being spoken, and the last may still be incomplete.
+        # Texts in order of arrival, which are already filtered. The first text is being spoken, and the last may still
+        # be incomplete.
         self._texts: deque[WyomingUtterance] = deque()
-        self._error: BadRequest | None = None  # Error in an event, which is sent after the texts before it.
+        # Error in an event. It is sent after the texts that arrived before the event.
+        self._error: BadRequest | None = None
 
     @property
     def is_congested(self) -> bool:
@@ -146,7 +148,7 @@ class WyomingSession(SingleErrorDialect[WyomingUtterance]):
                 text.queue_text(text.text.add(event.text, self._clock()))
                 self._complete(text)
             case Synthesize():
-                pass  # The pieces of this text have already arrived.
+                pass  # The text has already arrived in pieces.
             case SynthesizeStart() if received is None:
                 self._begin_utterance(event, in_pieces=True)
             case SynthesizeChunk() if received is not None:
