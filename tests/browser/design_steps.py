@@ -112,8 +112,8 @@ def keep_as(page: Page, letter: str, name: str) -> None:
 def fix_seed(page: Page, seed: int) -> None:
     """Use this seed for all three takes of each following set.
 
-    With about one seed in seventy, the random audio contains so little speech that the runtime reports a transcript
-    mismatch. Then the form that saves a take as a voice shows an error.
+    For about one seed in seventy, the random audio contains so little speech that the runtime reports a transcript
+    mismatch, and the form that saves a take as a voice shows an error.
     """
     vary(page)
     page.check("#vw-lock")

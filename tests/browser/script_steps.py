@@ -94,7 +94,7 @@ def await_made(page: Page, *numbers: int) -> None:
 
 
 def await_kept(page: Page, *numbers: int, beside: Collection[str] = ()) -> None:
-    """Wait until the stored script has takes for all these lines, except old takes.
+    """Wait until the stored script has new takes for all these lines.
 
     `beside` has the IDs of the old takes. The page receives all audio of a take before the studio stores the take and
     the script.

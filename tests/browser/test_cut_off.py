@@ -71,7 +71,7 @@ def kept(page: Page) -> dict[str, Any]:
 
 
 def expect_in_dock(page: Page, record: dict[str, Any]) -> None:
-    """Check that the player bar contains this stored take, and that no retry button is shown."""
+    """Check that the player bar shows this stored take and no button for another attempt."""
     expect(page.locator("#vw-star")).to_be_visible()
     page.click("#vw-star")
     enter(page, "library")

@@ -107,7 +107,7 @@ def turned(pcm: Pcm, decibels: float) -> Pcm:
 
 
 def turned_down(levels: list[float | None]) -> list[float]:
-    """Return the gains in dB that make all takes as loud as the quietest one.
+    """Return the gains in dB that give all takes the loudness of the quietest take.
 
     Nearly silent takes do not count as the quietest take.
     """
@@ -135,7 +135,7 @@ def await_taken(page: Page, holds: Callable[[list[dict[str, Any]]], bool]) -> No
 
 
 def without_base(page: Page) -> None:
-    """Reload the page, which then has a runtime that cannot clone voices."""
+    """Reload the page with a simulated runtime that cannot clone voices."""
 
     def answer(route: Route) -> None:
         listing = route.fetch().json()

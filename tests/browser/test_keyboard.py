@@ -51,7 +51,7 @@ REACHABLE = """
 
 
 def tab_through(page: Page) -> list[dict[str, object]]:
-    """Press Tab until the first control is reached again, and describe all focused controls."""
+    """Press Tab until the first control has the focus again, and describe each control."""
     page.locator("[role=tab][tabindex='0']").first.focus()
     visits: list[dict[str, object]] = []
     for _ in range(MAX_STEPS):

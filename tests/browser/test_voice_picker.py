@@ -42,7 +42,7 @@ def rows(page: Page) -> Locator:
 
 
 def without_styles(page: Page) -> None:
-    """Let the runtime report that no checkpoint supports styles for stored voices."""
+    """Simulate a runtime whose checkpoints support no styles for stored voices."""
 
     def answer(route: Route) -> None:
         listing = route.fetch().json()
@@ -84,7 +84,7 @@ def test_deleting_the_selected_voice_selects_the_previous_voice(
 
 
 def with_grafts(page: Page) -> None:
-    """Let the runtime report that CustomVoice accepts embeddings of a Base checkpoint.
+    """Simulate a runtime whose CustomVoice checkpoint accepts embeddings of a Base checkpoint.
 
     The embedded voice records requests with such embeddings.
     """

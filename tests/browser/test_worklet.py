@@ -258,7 +258,7 @@ def test_new_take_plays_no_samples_of_the_previous_take(play: Any) -> None:
 
 @pytest.mark.parametrize("fault", ["lost", "doubled", "swapped", "halved"])
 def test_comparison_of_played_samples_detects_every_planted_fault(play: Any, fault: str) -> None:
-    """Negative controls: the comparison of the other tests must detect each of these faults."""
+    """Test that the comparison of the other tests would detect each of these faults."""
     pcm = sound(4)
     parts = list(np.split(pcm, 4))
     if fault == "lost":

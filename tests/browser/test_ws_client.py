@@ -105,7 +105,7 @@ def test_documented_javascript_example_generates_speech(blank: Page, server: Run
 
 @contextmanager
 def sick(talk: Callable[[ServerConnection], Awaitable[None]]) -> Iterator[str]:
-    """Run a server that sends only what `talk` sends, in a thread, and yield its URL."""
+    """Run a server in a thread that sends only what `talk` sends, and yield the server's URL."""
     opened: Future[tuple[str, Callable[[], object]]] = Future()
 
     async def serving() -> None:

@@ -1,4 +1,4 @@
-"""Tests that each promise in docs/reliability.md is covered by a test."""
+"""Tests that each promise in docs/reliability.md has a test."""
 
 from __future__ import annotations
 

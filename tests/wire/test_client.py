@@ -398,7 +398,7 @@ async def until_done(socket: ServerConnection) -> None:
 
 
 async def hear(talk: Callable[[ServerConnection], Awaitable[None]]) -> tuple[bytes, VoicewrightError]:
-    """Return the audio of an utterance before its error, and the error."""
+    """Receive an utterance from a faulty server, and return its audio and its error."""
 
     async def heard() -> tuple[bytes, VoicewrightError]:
         sound = b""

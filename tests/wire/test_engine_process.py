@@ -114,7 +114,7 @@ def test_stored_voice_speaks_and_its_prompt_is_saved(apart: RunningServer) -> No
 
 @pytest.fixture(scope="module")
 def narrow(folder_of: FolderOf) -> Iterator[tuple[RunningServer, RunningServer]]:
-    """Run two servers with one slot and no queue.
+    """Run two servers with one slot and no queue, and yield both.
 
     The engine of the second server is in a separate process.
     """

@@ -141,7 +141,7 @@ async def test_client_that_reads_nothing_is_disconnected_with_a_reason(serving: 
 
 
 async def deafness(server: RunningServer, **config: Any) -> tuple[Talk, ClientConnection]:
-    """Return the session and connection of a client that stops reading during the audio."""
+    """Return the session and the connection of a client that stops reading the audio."""
     deaf = deaf_socket(server.port)
     connection = await connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None, ping_interval=None)
     session = Talk(connection)

@@ -47,7 +47,7 @@ class Somebody:
 
 
 async def take_turns(port: int, greedy: Somebody, polite: Somebody) -> None:
-    """Check that a polite client is served next although a greedy client fills the queue."""
+    """Check that another client's request is served before further requests of a busy client."""
     async with AsyncExitStack() as stack:
         speaking = await greedy.talk(stack, port, **LONG)
         await speaking.send_text("Speak for a long time.")

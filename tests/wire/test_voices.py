@@ -442,7 +442,7 @@ def test_server_speaks_even_if_voices_cannot_be_stored(folder_of: FolderOf, tmp_
 
 @pytest.mark.parametrize("path", ["/v1/open-webui/audio/voices", f"{VOICES}?of=objects"])
 def test_open_webui_lists_and_uses_stored_voices(client: httpx.Client, path: str) -> None:
-    """If an entry has no ID or no name, Open WebUI shows OpenAI's six voices instead."""
+    """If an entry of the list has no ID or name, Open WebUI shows OpenAI's six voices instead."""
     voice = upload(client, "Wilma").json()
     try:
         menu = {voice["id"]: voice["name"] for voice in client.get(path).json()["voices"]}

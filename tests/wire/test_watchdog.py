@@ -93,7 +93,7 @@ async def test_slow_machine_gets_a_longer_frame_timeout(monkeypatch: pytest.Monk
 
     class Slow(ScriptedEngine):
         def busy_since(self) -> float | None:
-            """Simulate a step of 15 polls, a step of 40 polls, and a step that never ends."""
+            """Simulate a step of 15 polls, then a step of 40 polls, and then a step that never ends."""
             nonlocal looks
             looks += 1
             return 1.0 if looks <= 15 else 2.0 if looks <= 55 else 3.0

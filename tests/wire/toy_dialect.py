@@ -1,4 +1,4 @@
-"""Toy dialect: a minimal API with one utterance at a time, for tests.
+"""Toy dialect: a minimal API for tests, in which a client has one utterance at a time.
 
 Messages: ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``.
 """

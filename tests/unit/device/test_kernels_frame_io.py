@@ -45,7 +45,7 @@ def test_frame_input_is_the_sum_of_code_and_text_embeddings(groups: int, width: 
 
 @interpreted
 def test_ended_row_reads_only_within_the_embedding_tables() -> None:
-    """EOS is not a code of codebook 0, and a row that sampled EOS may run in one more frame."""
+    """EOS is not a code of codebook 0, but a row may run in one more frame after EOS."""
     generator = torch.Generator().manual_seed(0)
     state = random_state(generator, SLOTS, 1, CODES, TEXTS)
     state.codes[3, 0] = 10**9

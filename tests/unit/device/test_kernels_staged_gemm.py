@@ -123,9 +123,9 @@ def test_every_matrix_is_split_evenly_and_fits_into_hopper_shared_memory(shape: 
 
 @pytest.mark.parametrize(("name", "count"), [("small_m_gemm", 16), ("medium_m_gemm", 8)])
 def test_kernels_compile_for_hopper_and_fit_into_shared_memory(name: str, count: int) -> None:
-    """The compiled kernel prefetches weights, lets the next kernel start, and then waits.
+    """It prefetches weights, lets the next kernel start, and waits for the previous kernel.
 
-    It waits for the previous kernel. small_m_gemm has kernels for 16-bit and for 8-bit weights.
+    The kernel small_m_gemm has variants for 16-bit and for 8-bit weights.
     """
     kernels_made = compiled(name)
     assert len(kernels_made) == count

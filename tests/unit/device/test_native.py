@@ -99,7 +99,7 @@ def test_int4_product_of_any_shape_equals_the_numpy_reference(M: int, N: int, gr
 def test_weights_quantized_in_cpp_equal_those_of_torch(
     sizes: tuple[int, int], dtype: torch.dtype, magnitude: float, seed: int
 ) -> None:
-    """The cases include halves to be rounded, groups of equal weights, and denormal numbers."""
+    """The weights include ties in rounding, groups of equal weights, and denormal numbers."""
     weight = (numbers(*sizes, seed=seed) * magnitude).to(dtype).nan_to_num()
     weight[0], weight[:, 0] = weight[0].sign(), weight[0, 0]
     eight, packed = Int8.of(weight), NativeInt8(weight)

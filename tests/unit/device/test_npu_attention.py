@@ -231,7 +231,7 @@ def test_arguments_that_the_operators_would_misinterpret_are_refused(
 
 
 def test_top_left_aligned_mask_would_silently_give_wrong_results(ascend: StandIn) -> None:
-    """With older keys, mode 2 attends to the first keys instead of the last keys."""
+    """If there are older keys, mode 2 attends to the first keys instead of the last keys."""
     q, k, v = heads(1, 2, 9, torch.bfloat16)
     words = {
         "atten_mask": causal().to(NPU),

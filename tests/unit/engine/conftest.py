@@ -1,4 +1,4 @@
-"""Fixtures for the engine tests, which change the device or shorten the start."""
+"""Fixtures for the engine tests that change the device or shorten the engine's start."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_codes_equal_the_codes_of_a_checkpoint_with_the_merged_tables(
 
 
 def test_source_checkpoint_may_have_another_dtype(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
-    """An int8 checkpoint computes in float32, but the Base checkpoint may stay in bfloat16."""
+    """An int8 checkpoint computes in float32, but its source checkpoint may stay in bfloat16."""
     speaker, base = speaker_and_base
     narrow = replace(base, talker=copy.deepcopy(base.talker).to(torch.bfloat16))
     for one, other in ((speaker, narrow), (replace(speaker, talker=speaker.talker.to(torch.bfloat16)), base)):

@@ -63,7 +63,7 @@ def failed(recorder: EventRecorder) -> bool:
 def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[int]]:
     """Return a wrapper of ``read`` that fails for a slot, first in a batch and then alone.
 
-    After that, the slot can be prefilled.
+    After these two failures, the slot can be prefilled.
     """
     is_broken = True
 

@@ -34,10 +34,7 @@ NONSENSE = 10**9  # Index outside of every table, so that reading it raises an e
 
 @torch.inference_mode()
 def poison(core: EngineCore) -> None:
-    """Overwrite all memory that a correct engine does not read again.
-
-    The memory contains NaN or invalid values afterwards.
-    """
+    """Overwrite all memory that a correct engine never reads, with NaN or invalid values."""
     slot_cache, frame = core.runner.slot_cache, core.runner.frame
     for slot in range(slot_cache.slots):
         written = int(slot_cache.position[slot]) if slot in core.sequences else 0

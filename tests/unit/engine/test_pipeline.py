@@ -171,7 +171,7 @@ def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
 
 
 def test_at_most_one_frame_is_launched_ahead_of_results(quick: Checkpoint) -> None:
-    """The device finishes work only when a caller waits for it, but this test never waits."""
+    """The device finishes work only when a caller waits, and this test never waits."""
     device = LateDevice(0, 0.0)
     engine = engine_of(quick, device=device)
     engine.submit(custom_voice(max_frames=20), EventRecorder())

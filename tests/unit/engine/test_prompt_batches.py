@@ -31,9 +31,9 @@ def chunks_of(*lengths: int) -> list[Chunk]:
 
 
 def launched(ways: PromptBatches, chunks: list[Chunk]) -> tuple[dict[tuple[int, int], float], dict[int, int]]:
-    """Return the embedding read at each (slot, position), and each slot's final position.
+    """Return the embedding read at each (slot, position), and the last position of each slot.
 
-    The final position is that after all launches.
+    The last position is the value after all launches.
     """
     read: dict[tuple[int, int], float] = {}
     stands: dict[int, int] = {}

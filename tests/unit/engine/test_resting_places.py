@@ -83,7 +83,7 @@ class RequestPath:
         }
 
     def read(self) -> bytes:
-        """Take all pending messages for the client, and return their audio."""
+        """Receive all pending messages as the client, and return their audio."""
         pcm = b""
         while (message := self.driver.session.pop_message()) is not None:
             if isinstance(message, AudioMessage):

@@ -290,9 +290,9 @@ def test_last_frames_of_an_ended_row_are_not_delayed() -> None:
 
 
 def in_company(*pending: int, batch_fill_ratio: float = 0.5) -> tuple[Scheduler, SequenceTable]:
-    """Return a scheduler and a table whose rows have full buffers and frames without audio.
+    """Return a scheduler and a table of rows whose clients have full buffers.
 
-    The chunk size is 16 frames.
+    Some frames of each row are not decoded to audio yet. The chunk size is 16 frames.
 
     Args:
         pending: Number of frames without audio for each row.
@@ -329,7 +329,10 @@ def test_waiting_for_a_batch_ends_with_a_low_buffer_or_a_second_chunk() -> None:
 
 
 def test_short_chunk_with_a_low_buffer_does_not_wait_for_a_large_call() -> None:
-    """An example is the second chunk after a first chunk of one frame: it is needed in 80 ms."""
+    """An example is the second chunk after a first chunk of one frame.
+
+    The client has only 80 ms of audio left, so the chunk is urgent.
+    """
     scheduler, table = in_company(16, 16, 16, 16, 4, 1)
     table.last_chunk[4:], table.emitted[4:], table.buffer_empty_at[4:] = 1, 1, 0.08
     table.sampled[4:], table.launched[4:] = [5, 2], [5, 2]

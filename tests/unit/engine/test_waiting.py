@@ -1,4 +1,4 @@
-"""Tests for the waiting queue: who may start, positions, estimates and timeouts."""
+"""Tests for the waiting queue: order of starts, positions, estimates and timeouts."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def checkpoint(request: pytest.FixtureRequest, loaded: Loaded) -> Checkpoint:
 def buffered(samples: Tensor, behind: float) -> tuple[Tensor, Tensor]:
     """Return a buffer that starts with a recording, and the number of its samples.
 
-    The rest of the buffer is noise with maximum `behind`.
+    The rest of the buffer is noise with an amplitude of at most `behind`.
     """
     noise = torch.from_numpy(np.random.default_rng(1).uniform(-behind, behind, BUFFER).astype(np.float32))
     noise[: len(samples)] = samples

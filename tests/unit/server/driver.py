@@ -111,7 +111,7 @@ class SessionDriver:
         return [command for command in self.commands if isinstance(command, Decode | Recall)]
 
     def pop_messages(self) -> list[Any]:
-        """Take all pending replies, and return them as dicts, bytes and Close objects."""
+        """Take all pending messages to the client, as dicts, bytes and Close objects."""
         messages: list[Any] = []
         while (item := self.dialect.pop_message()) is not None:
             match item:
@@ -127,7 +127,7 @@ class SessionDriver:
         return messages
 
     def kinds(self) -> list[str]:
-        """Take all pending replies, and return their names.
+        """Take all pending messages to the client, and return their names.
 
         A name is a message type, an error code, "sound" for audio, or a close code.
         """

@@ -1,4 +1,4 @@
-"""Tests for a watched file: changes are loaded, and an unusable file gives the default."""
+"""Tests for a watched file: changes are loaded, and a file with errors gives the default."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ async def refusal(socket: ClientConnection) -> tuple[str, int]:
 
 
 async def heard(url: str) -> bytes | None:
-    """Request speech on another socket of the first visitor, and return its audio.
+    """Request speech on another WebSocket of the first visitor, and return its audio.
 
     Returns:
         The audio of the response, or None if the request was refused.

@@ -265,7 +265,7 @@ def test_contexts_on_one_socket_keep_their_audio_apart() -> None:
 
 
 def test_cancel_drops_unsent_audio_sends_nothing_and_frees_the_slot() -> None:
-    """Cartesia's client would apply a `done` message to its next context."""
+    """Cartesia's client would apply a `done` message of this context to its next context."""
     driver = cartesia()
     driver.send(generation("One.", context="a", add_timestamps=True))
     driver.send(generation("Two.", context="b"))

@@ -34,9 +34,9 @@ def no_engine(settings: Settings, progress: Progress) -> SpeechEngine:
 
 @dataclass
 class Door:
-    """Application behind the request guard and the access control, which records its calls.
+    """Application that receives requests through the request guard and the access control.
 
-    The test sets the clock of both.
+    It records its calls. The test sets the clock of both.
     """
 
     settings: ServerSettings = field(default_factory=ServerSettings)
@@ -116,7 +116,7 @@ class Door:
 
 
 def as_openai_s(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the error of a refusal in any API's format as an object with `code`."""
+    """Convert the error of a refused request in any API to an object with the key `code`."""
     if "error" in body:
         return dict(body["error"])
     if "detail" in body:

@@ -70,7 +70,7 @@ class Driver(SessionDriver):
         self.send("session.config", **fields)
 
     def speak(self, text: str = "Hello.", **fields: Any) -> int:
-        """Send a complete text, and return the number of its utterance."""
+        """Send a complete text as a client, and return the number of its utterance."""
         self.send("input.text", text=text, **fields)
         self.send("input.done", **fields)
         return self.submitted[-1].utterance

@@ -170,7 +170,7 @@ async def test_http_1_0_client_needs_no_host_header() -> None:
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 async def test_early_response_is_not_lost_if_the_connection_closes_after_it(version: str) -> None:
-    """A proxy such as nginx sends `Connection: close` and the body before it reads."""
+    """A proxy such as nginx sends `Connection: close` and the whole body before it reads."""
     head = f"POST /whole HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {2**24}\r\n\r\n"
     async with Port().open() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
