@@ -1,5 +1,10 @@
 export class SpeechRoutes {
-    /** @param {string|URL} url  http(s) or ws(s) URL of the runtime, or the URL of its WebSocket @param {RouteOptions} [options] */
+    /**
+     * Create a client without sending a request.
+     *
+     * @param {string|URL} url  http(s) or ws(s) URL of the runtime, or the URL of its WebSocket
+     * @param {RouteOptions} [options]
+     */
     constructor(url: string | URL, { key, fetch }?: RouteOptions);
     base: string;
     /** @type {Record<string, string>} */
@@ -8,16 +13,25 @@ export class SpeechRoutes {
     /**
      * Return the checkpoints that the runtime has loaded.
      *
-     * Each has its modes, speakers and languages.
+     * Each item has the modes, speakers and languages of a checkpoint.
      *
      * @returns {Promise<Fields[]>}
      */
     models(): Promise<Fields[]>;
     /**
-     * Return the stored voices that contain all words of `search`. @param {string} [search] @returns {Promise<Fields[]>}
+     * Return the stored voices, or only those that match a search.
+     *
+     * The name, description, tags, language and transcript of a voice are searched.
+     *
+     * @param {string} [search]  words that a voice must contain
+     * @returns {Promise<Fields[]>}
      */
     voices(search?: string): Promise<Fields[]>;
-    /** Return the stored voice with a name or id. @param {string} voice */
+    /**
+     * Return the data of a stored voice.
+     *
+     * @param {string} voice  name or id of the voice
+     */
     voice(voice: string): Promise<{
         [x: string]: any;
     }>;
@@ -25,8 +39,8 @@ export class SpeechRoutes {
      * Store a recording as a voice that speech requests can use.
      *
      * @param {Blob} audio  recording in any supported format
-     * @param {{name: string, consent: string, [field: string]: string}} fields `consent`: the speaker's consent in words;
-     * `ref_text`: exact transcript for a better clone
+     * @param {{name: string, consent: string, [field: string]: string}} fields  form fields.
+     * `consent` is the consent of the speaker as text. `ref_text` is the exact transcript, which improves the clone.
      */
     addVoice(audio: Blob, fields: {
         name: string;
@@ -40,7 +54,8 @@ export class SpeechRoutes {
      *
      * The checks are the same as in `addVoice`. The result includes advice for a better recording.
      *
-     * @param {Blob} audio @param {string} [refText] transcript of the recording
+     * @param {Blob} audio  recording in any supported format
+     * @param {string} [refText]  transcript of the recording
      */
     checkVoice(audio: Blob, refText?: string): Promise<{
         [x: string]: any;
@@ -67,7 +82,8 @@ export class SpeechRoutes {
     /**
      * Store a voice from a file that `exportVoice` has returned.
      *
-     * @param {Blob} file @param {Record<string, string>} [fields] fields that replace those of the file
+     * @param {Blob} file
+     * @param {Record<string, string>} [fields]  fields that replace those of the file
      */
     importVoice(file: Blob, fields?: Record<string, string>): Promise<{
         [x: string]: any;
@@ -87,7 +103,9 @@ export class SpeechRoutes {
      *
      * Speech requests refer to the dictionary by its `id`, in the field `pronunciation_dictionaries`.
      *
-     * @param {string} name @param {Pronunciation[]} pronunciations @param {string} [description]
+     * @param {string} name
+     * @param {Pronunciation[]} pronunciations  entries of the dictionary
+     * @param {string} [description]
      */
     addPronunciationDictionary(name: string, pronunciations: Pronunciation[], description?: string): Promise<{
         [x: string]: any;
@@ -117,11 +135,24 @@ export class SpeechRoutes {
      */
     ticket(): Promise<string>;
     /**
-     * @param {string} method @param {string} path @param {BodyInit} [body] @param {Record<string, string>} [headers]
+     * Send a request, and return the JSON object of the response.
+     *
+     * @param {string} method
+     * @param {string} path  URL path of the route
+     * @param {BodyInit} [body]
+     * @param {Record<string, string>} [headers]
      * @returns {Promise<Fields>}
      */
     json(method: string, path: string, body?: BodyInit, headers?: Record<string, string>): Promise<Fields>;
-    /** @param {string} method @param {string} path @param {BodyInit} [body] @param {Record<string, string>} [headers] */
+    /**
+     * Send a request, and return the response.
+     *
+     * @param {string} method
+     * @param {string} path  URL path of the route
+     * @param {BodyInit} [body]
+     * @param {Record<string, string>} [headers]
+     * @throws {SpeechError} the runtime refuses the request or does not respond
+     */
     ask(method: string, path: string, body?: BodyInit, headers?: Record<string, string>): Promise<Response>;
 }
 /**
@@ -135,7 +166,8 @@ export class SpeechRoutes {
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
  * If a request fails, the promise is rejected with a SpeechError. It has the error code of the runtime, or the code
- * `runtime_unavailable` if there is no response. `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
+ * `runtime_unavailable` if there is no response. The parameter `voice` of a method is the name or the id of a voice.
+ * docs/api.md (Models, Voices, Keys) describes the responses.
  */
 export type RouteOptions = {
     /**
@@ -158,7 +190,8 @@ export type RouteOptions = {
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
  * If a request fails, the promise is rejected with a SpeechError. It has the error code of the runtime, or the code
- * `runtime_unavailable` if there is no response. `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
+ * `runtime_unavailable` if there is no response. The parameter `voice` of a method is the name or the id of a voice.
+ * docs/api.md (Models, Voices, Keys) describes the responses.
  */
 export type Pronunciation = {
     word: string;
@@ -179,7 +212,8 @@ export type Pronunciation = {
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
  * If a request fails, the promise is rejected with a SpeechError. It has the error code of the runtime, or the code
- * `runtime_unavailable` if there is no response. `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
+ * `runtime_unavailable` if there is no response. The parameter `voice` of a method is the name or the id of a voice.
+ * docs/api.md (Models, Voices, Keys) describes the responses.
  */
 export type Fields = {
     [x: string]: any;

@@ -9,7 +9,8 @@
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
  * If a request fails, the promise is rejected with a SpeechError. It has the error code of the runtime, or the code
- * `runtime_unavailable` if there is no response. `voice` is the name or the id of a voice. docs/api.md (Models, Voices, Keys) describes the responses.
+ * `runtime_unavailable` if there is no response. The parameter `voice` of a method is the name or the id of a voice.
+ * docs/api.md (Models, Voices, Keys) describes the responses.
  *
  * @typedef {Object} RouteOptions
  * @property {string} [key]                       API key
@@ -31,7 +32,12 @@ const JSON_BODY = { 'content-type': 'application/json' };
 const SOCKET = /(\/v1(\/audio\/speech\/stream)?)?\/*$/;
 
 export class SpeechRoutes {
-  /** @param {string|URL} url  http(s) or ws(s) URL of the runtime, or the URL of its WebSocket @param {RouteOptions} [options] */
+  /**
+   * Create a client without sending a request.
+   *
+   * @param {string|URL} url  http(s) or ws(s) URL of the runtime, or the URL of its WebSocket
+   * @param {RouteOptions} [options]
+   */
   constructor(url, { key, fetch = globalThis.fetch } = {}) {
     const { protocol, host, pathname } = new URL(url);
     this.base = `${protocol.replace('ws', 'http')}//${host}${pathname.replace(SOCKET, '')}`;
@@ -43,7 +49,7 @@ export class SpeechRoutes {
   /**
    * Return the checkpoints that the runtime has loaded.
    *
-   * Each has its modes, speakers and languages.
+   * Each item has the modes, speakers and languages of a checkpoint.
    *
    * @returns {Promise<Fields[]>}
    */
@@ -52,13 +58,22 @@ export class SpeechRoutes {
   }
 
   /**
-   * Return the stored voices that contain all words of `search`. @param {string} [search] @returns {Promise<Fields[]>}
+   * Return the stored voices, or only those that match a search.
+   *
+   * The name, description, tags, language and transcript of a voice are searched.
+   *
+   * @param {string} [search]  words that a voice must contain
+   * @returns {Promise<Fields[]>}
    */
   async voices(search) {
     return (await this.json('GET', search === undefined ? VOICES : `${VOICES}?${new URLSearchParams({ search })}`)).data;
   }
 
-  /** Return the stored voice with a name or id. @param {string} voice */
+  /**
+   * Return the data of a stored voice.
+   *
+   * @param {string} voice  name or id of the voice
+   */
   voice(voice) {
     return this.json('GET', of(voice));
   }
@@ -67,8 +82,8 @@ export class SpeechRoutes {
    * Store a recording as a voice that speech requests can use.
    *
    * @param {Blob} audio  recording in any supported format
-   * @param {{name: string, consent: string, [field: string]: string}} fields `consent`: the speaker's consent in words;
-   * `ref_text`: exact transcript for a better clone
+   * @param {{name: string, consent: string, [field: string]: string}} fields  form fields.
+   * `consent` is the consent of the speaker as text. `ref_text` is the exact transcript, which improves the clone.
    */
   addVoice(audio, fields) {
     return this.json('POST', VOICES, form('audio_sample', audio, fields));
@@ -79,7 +94,8 @@ export class SpeechRoutes {
    *
    * The checks are the same as in `addVoice`. The result includes advice for a better recording.
    *
-   * @param {Blob} audio @param {string} [refText] transcript of the recording
+   * @param {Blob} audio  recording in any supported format
+   * @param {string} [refText]  transcript of the recording
    */
   checkVoice(audio, refText) {
     return this.json('POST', `${VOICES}/check`, form('audio_sample', audio, refText === undefined ? {} : { ref_text: refText }));
@@ -107,7 +123,8 @@ export class SpeechRoutes {
   /**
    * Store a voice from a file that `exportVoice` has returned.
    *
-   * @param {Blob} file @param {Record<string, string>} [fields] fields that replace those of the file
+   * @param {Blob} file
+   * @param {Record<string, string>} [fields]  fields that replace those of the file
    */
   importVoice(file, fields = {}) {
     return this.json('POST', VOICES, form('file', file, fields));
@@ -138,7 +155,9 @@ export class SpeechRoutes {
    *
    * Speech requests refer to the dictionary by its `id`, in the field `pronunciation_dictionaries`.
    *
-   * @param {string} name @param {Pronunciation[]} pronunciations @param {string} [description]
+   * @param {string} name
+   * @param {Pronunciation[]} pronunciations  entries of the dictionary
+   * @param {string} [description]
    */
   addPronunciationDictionary(name, pronunciations, description = '') {
     return this.json('POST', PRONUNCIATIONS, JSON.stringify({ name, description, pronunciations }), JSON_BODY);
@@ -172,14 +191,27 @@ export class SpeechRoutes {
   }
 
   /**
-   * @param {string} method @param {string} path @param {BodyInit} [body] @param {Record<string, string>} [headers]
+   * Send a request, and return the JSON object of the response.
+   *
+   * @param {string} method
+   * @param {string} path  URL path of the route
+   * @param {BodyInit} [body]
+   * @param {Record<string, string>} [headers]
    * @returns {Promise<Fields>}
    */
   async json(method, path, body, headers) {
     return (await this.ask(method, path, body, headers)).json();
   }
 
-  /** @param {string} method @param {string} path @param {BodyInit} [body] @param {Record<string, string>} [headers] */
+  /**
+   * Send a request, and return the response.
+   *
+   * @param {string} method
+   * @param {string} path  URL path of the route
+   * @param {BodyInit} [body]
+   * @param {Record<string, string>} [headers]
+   * @throws {SpeechError} the runtime refuses the request or does not respond
+   */
   async ask(method, path, body, headers = {}) {
     const { fetch } = this; // Browsers refuse to call fetch as a method of another object.
     const answer = await fetch(this.base + path, { method, body, headers: { ...this.headers, ...headers } }).catch(() => {

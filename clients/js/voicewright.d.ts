@@ -5,6 +5,7 @@
  * u32 seq, u64 first_sample.
  *
  * @param {ArrayBuffer} frame
+ * @throws {Error} the message is too short or has an unknown version
  */
 export function readFrame(frame: ArrayBuffer): {
     kind: number;
@@ -15,7 +16,11 @@ export function readFrame(frame: ArrayBuffer): {
 };
 /** Error with a stable error code and a message, usually from the server. */
 export class SpeechError extends Error {
-    /** @param {ErrorFields} fields */
+    /**
+     * Create an error from the fields of the server's error message.
+     *
+     * @param {ErrorFields} fields
+     */
     constructor({ code, message, param, retryable, facts, retry_after_s, partial_audio }: ErrorFields);
     code: string;
     param: string | null;
@@ -36,7 +41,9 @@ export class SpeechError extends Error {
  */
 export class SpeechSocket extends EventTarget {
     /**
-     * @param {string|URL} url
+     * Create a client without opening a connection.
+     *
+     * @param {string|URL} url  WebSocket URL of the server
      * @param {Options} [options]
      * @throws {SpeechError} `websocket_missing` if there is no global WebSocket and `options` has none
      */
@@ -97,29 +104,55 @@ export class SpeechSocket extends EventTarget {
     /**
      * Process a message of the server, and end the state `stalled`.
      *
-     * @param {ArrayBuffer|string} data
+     * @param {ArrayBuffer|string} data  audio (ArrayBuffer) or JSON text
      */
     hear(data: ArrayBuffer | string): void;
-    /** @param {Message} message */
+    /**
+     * Send a message as JSON, or ignore it if the socket is not open.
+     *
+     * @param {Message} message
+     */
     send(message: Message): void;
     /** Return a promise that resolves when a session is open, or rejects after a timeout. @returns {Promise<void>} */
     whenOpen(): Promise<void>;
-    /** @param {ArrayBuffer|string} data */
+    /**
+     * Process one message of the server.
+     *
+     * @param {ArrayBuffer|string} data  audio (ArrayBuffer) or JSON text
+     */
     receive(data: ArrayBuffer | string): void;
-    /** @param {ArrayBuffer} data */
+    /**
+     * Pass an audio message to its utterance.
+     *
+     * @param {ArrayBuffer} data
+     */
     receiveFrame(data: ArrayBuffer): void;
-    /** @param {Utterance|undefined} utterance @param {ConstructorParameters<typeof SpeechError>[0]} message */
+    /**
+     * End the utterance of an error message, or record the error of the session.
+     *
+     * @param {Utterance|undefined} utterance
+     * @param {ConstructorParameters<typeof SpeechError>[0]} message
+     */
     receiveError(utterance: Utterance | undefined, message: ConstructorParameters<typeof SpeechError>[0]): void;
-    /** @param {Utterance} utterance @param {SpeechError} error */
+    /**
+     * End an utterance and call its handler `onError`, unless it has already ended.
+     *
+     * @param {Utterance} utterance
+     * @param {SpeechError} error
+     */
     fail(utterance: Utterance, error: SpeechError): void;
     onClose(): void;
     /**
      * Handle a socket that was closed.
      *
-     * Utterances that were not sent yet wait for the next socket.
+     * Utterances whose messages were not sent yet wait for the next socket. All others end with an error.
      */
     end(): void;
-    /** @param {State} state */
+    /**
+     * Change the state and dispatch the event 'state'.
+     *
+     * @param {State} state
+     */
     enter(state: State): void;
 }
 /**
@@ -152,7 +185,7 @@ export type Handlers = {
     }) => void) | undefined;
     onError?: ((error: SpeechError) => void) | undefined;
     /**
-     * called while no slot is free. Position 0 is the next.
+     * called while no slot is free. Position 0 gets the next free slot.
      */
     onQueue?: ((position: number, etaMs: number | null) => void) | undefined;
     /**
@@ -182,8 +215,8 @@ export type Dialogue = {
 /**
  * Client of the speech protocol `voicewright.speech.v1`.
  *
- * One WebSocket carries several utterances at once, and their audio arrives while it is generated. The client runs in
- * browsers and in Node, and is one file without dependencies or globals.
+ * One WebSocket carries several utterances at the same time, and their audio arrives while it is generated. The client
+ * runs in browsers and in Node, and is one file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -203,8 +236,8 @@ export type Dialogue = {
  *
  * The socket opens with the first utterance and stays open. After a lost connection the client reconnects, but running
  * utterances end with the error `runtime_unavailable`. If the server does not respond to a ping within ten seconds, the
- * state becomes `stalled`: a socket without utterances is replaced at once, and a socket with running utterances after
- * 30 seconds. Audio is passed on as it arrives, so limit the amount that you store. `utterance.cancel()` stops one
+ * state becomes `stalled`: a socket without utterances is replaced immediately, and a socket with running utterances
+ * after 30 seconds. Audio is passed on as it arrives, so limit the amount that you store. `utterance.cancel()` stops one
  * utterance, and `socket.close()` ends all of them.
  *
  * If the server requires a key, pass `{ key }`. If a page must not know the key, let your server request a single-use
@@ -257,8 +290,8 @@ export type Message = {
 /**
  * Client of the speech protocol `voicewright.speech.v1`.
  *
- * One WebSocket carries several utterances at once, and their audio arrives while it is generated. The client runs in
- * browsers and in Node, and is one file without dependencies or globals.
+ * One WebSocket carries several utterances at the same time, and their audio arrives while it is generated. The client
+ * runs in browsers and in Node, and is one file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -278,8 +311,8 @@ export type Message = {
  *
  * The socket opens with the first utterance and stays open. After a lost connection the client reconnects, but running
  * utterances end with the error `runtime_unavailable`. If the server does not respond to a ping within ten seconds, the
- * state becomes `stalled`: a socket without utterances is replaced at once, and a socket with running utterances after
- * 30 seconds. Audio is passed on as it arrives, so limit the amount that you store. `utterance.cancel()` stops one
+ * state becomes `stalled`: a socket without utterances is replaced immediately, and a socket with running utterances
+ * after 30 seconds. Audio is passed on as it arrives, so limit the amount that you store. `utterance.cancel()` stops one
  * utterance, and `socket.close()` ends all of them.
  *
  * If the server requires a key, pass `{ key }`. If a page must not know the key, let your server request a single-use
@@ -290,7 +323,13 @@ export type Message = {
 export type State = "closed" | "connecting" | "open" | "stalled";
 /** Utterance: the speech of one text or dialogue, while it is generated. */
 declare class Utterance {
-    /** @param {SpeechSocket} socket @param {string} id @param {Handlers} handlers */
+    /**
+     * Create an utterance without sending a message.
+     *
+     * @param {SpeechSocket} socket
+     * @param {string} id  name of the utterance in the messages
+     * @param {Handlers} handlers
+     */
     constructor(socket: SpeechSocket, id: string, handlers: Handlers);
     socket: SpeechSocket;
     id: string;
@@ -312,8 +351,8 @@ declare class Utterance {
      *
      * The server generates audio first for utterances with little buffered audio.
      *
-     * @param {number} ms  duration of the audio that was played
-     * @param {number} [bufferedMs]  duration of the audio that was received and not played yet
+     * @param {number} ms  duration of the audio that was played, in milliseconds
+     * @param {number} [bufferedMs]  duration of the audio that was received but not played yet, in milliseconds
      */
     played(ms: number, bufferedMs?: number): void;
     /**
@@ -330,13 +369,25 @@ declare class Utterance {
      * @param {Message} message
      */
     say(message: Message): void;
-    /** @param {Message} message */
+    /**
+     * Send a message of this utterance, or queue it until the utterance has begun.
+     *
+     * @param {Message} message
+     */
     send(message: Message): void;
-    /** Send the queued messages once the socket is open. @param {Object<string, unknown>} config */
+    /**
+     * Send the settings of the utterance, and then the queued messages.
+     *
+     * @param {Object<string, unknown>} config  fields of the message session.config
+     */
     begin(config: {
         [x: string]: unknown;
     }): void;
-    /** @param {ReturnType<typeof readFrame>} frame */
+    /**
+     * Pass received audio to the handler `onAudio`.
+     *
+     * @param {ReturnType<typeof readFrame>} frame
+     */
     hear(frame: ReturnType<typeof readFrame>): void;
 }
 export {};

@@ -1,8 +1,8 @@
 /**
  * Client of the speech protocol `voicewright.speech.v1`.
  *
- * One WebSocket carries several utterances at once, and their audio arrives while it is generated. The client runs in
- * browsers and in Node, and is one file without dependencies or globals.
+ * One WebSocket carries several utterances at the same time, and their audio arrives while it is generated. The client
+ * runs in browsers and in Node, and is one file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -22,8 +22,8 @@
  *
  * The socket opens with the first utterance and stays open. After a lost connection the client reconnects, but running
  * utterances end with the error `runtime_unavailable`. If the server does not respond to a ping within ten seconds, the
- * state becomes `stalled`: a socket without utterances is replaced at once, and a socket with running utterances after
- * 30 seconds. Audio is passed on as it arrives, so limit the amount that you store. `utterance.cancel()` stops one
+ * state becomes `stalled`: a socket without utterances is replaced immediately, and a socket with running utterances
+ * after 30 seconds. Audio is passed on as it arrives, so limit the amount that you store. `utterance.cancel()` stops one
  * utterance, and `socket.close()` ends all of them.
  *
  * If the server requires a key, pass `{ key }`. If a page must not know the key, let your server request a single-use
@@ -40,7 +40,7 @@
  * @property {(pcm: Int16Array, firstSample: number) => void} [onAudio]
  * @property {(done: Object<string, any>) => void} [onDone]        receives audio.done: metrics, stop_reason, seed, total_samples
  * @property {(error: SpeechError) => void} [onError]
- * @property {(position: number, etaMs: number|null) => void} [onQueue]  called while no slot is free. Position 0 is the next.
+ * @property {(position: number, etaMs: number|null) => void} [onQueue]  called while no slot is free. Position 0 gets the next free slot.
  * @property {(ack: {sent_ms: number, played_ms: number|null}) => void} [onCancelled]  called when the server has confirmed a cancel
  *
  * @typedef {Object} Dialogue       several texts in different voices, as one audio stream
@@ -77,7 +77,11 @@ const OPEN_WITHIN_MS = 6000;
 
 /** Error with a stable error code and a message, usually from the server. */
 export class SpeechError extends Error {
-  /** @param {ErrorFields} fields */
+  /**
+   * Create an error from the fields of the server's error message.
+   *
+   * @param {ErrorFields} fields
+   */
   constructor({ code, message, param = null, retryable = false, facts = {}, retry_after_s = null, partial_audio = false }) {
     super(message);
     this.code = code;
@@ -111,6 +115,7 @@ const withoutWebSocket = () =>
  * u32 seq, u64 first_sample.
  *
  * @param {ArrayBuffer} frame
+ * @throws {Error} the message is too short or has an unknown version
  */
 export function readFrame(frame) {
   const header = new DataView(frame);
@@ -126,7 +131,13 @@ export function readFrame(frame) {
 
 /** Utterance: the speech of one text or dialogue, while it is generated. */
 class Utterance {
-  /** @param {SpeechSocket} socket @param {string} id @param {Handlers} handlers */
+  /**
+   * Create an utterance without sending a message.
+   *
+   * @param {SpeechSocket} socket
+   * @param {string} id  name of the utterance in the messages
+   * @param {Handlers} handlers
+   */
   constructor(socket, id, handlers) {
     this.socket = socket;
     this.id = id;
@@ -160,8 +171,8 @@ class Utterance {
    *
    * The server generates audio first for utterances with little buffered audio.
    *
-   * @param {number} ms  duration of the audio that was played
-   * @param {number} [bufferedMs]  duration of the audio that was received and not played yet
+   * @param {number} ms  duration of the audio that was played, in milliseconds
+   * @param {number} [bufferedMs]  duration of the audio that was received but not played yet, in milliseconds
    */
   played(ms, bufferedMs) {
     this.send({ type: 'playback', played_ms: ms, buffered_ms: bufferedMs });
@@ -195,13 +206,21 @@ class Utterance {
     if (this.socket.utterances.has(this.id)) this.send(message);
   }
 
-  /** @param {Message} message */
+  /**
+   * Send a message of this utterance, or queue it until the utterance has begun.
+   *
+   * @param {Message} message
+   */
   send(message) {
     if (this.waiting) this.waiting.push(message);
     else this.socket.send({ ...message, context_id: this.id });
   }
 
-  /** Send the queued messages once the socket is open. @param {Object<string, unknown>} config */
+  /**
+   * Send the settings of the utterance, and then the queued messages.
+   *
+   * @param {Object<string, unknown>} config  fields of the message session.config
+   */
   begin(config) {
     /** @type {Message[]} */
     const waiting = this.waiting ?? [];
@@ -210,7 +229,11 @@ class Utterance {
     for (const message of [{ type: 'session.config', ...shape, ...config }, ...waiting]) this.send(message);
   }
 
-  /** @param {ReturnType<typeof readFrame>} frame */
+  /**
+   * Pass received audio to the handler `onAudio`.
+   *
+   * @param {ReturnType<typeof readFrame>} frame
+   */
   hear(frame) {
     // A gap or a repetition is a server error and would be audible, so report it instead of playing the audio.
     if (frame.firstSample !== this.samples) {
@@ -232,7 +255,9 @@ class Utterance {
  */
 export class SpeechSocket extends EventTarget {
   /**
-   * @param {string|URL} url
+   * Create a client without opening a connection.
+   *
+   * @param {string|URL} url  WebSocket URL of the server
    * @param {Options} [options]
    * @throws {SpeechError} `websocket_missing` if there is no global WebSocket and `options` has none
    */
@@ -361,7 +386,7 @@ export class SpeechSocket extends EventTarget {
   /**
    * Process a message of the server, and end the state `stalled`.
    *
-   * @param {ArrayBuffer|string} data
+   * @param {ArrayBuffer|string} data  audio (ArrayBuffer) or JSON text
    */
   hear(data) {
     this.unanswered = 0;
@@ -369,7 +394,11 @@ export class SpeechSocket extends EventTarget {
     this.receive(data);
   }
 
-  /** @param {Message} message */
+  /**
+   * Send a message as JSON, or ignore it if the socket is not open.
+   *
+   * @param {Message} message
+   */
   send(message) {
     if (this.socket?.readyState === 1) this.socket.send(JSON.stringify(message));
   }
@@ -393,7 +422,11 @@ export class SpeechSocket extends EventTarget {
     });
   }
 
-  /** @param {ArrayBuffer|string} data */
+  /**
+   * Process one message of the server.
+   *
+   * @param {ArrayBuffer|string} data  audio (ArrayBuffer) or JSON text
+   */
   receive(data) {
     if (data instanceof ArrayBuffer) return this.receiveFrame(data);
     const message = JSON.parse(data);
@@ -402,7 +435,7 @@ export class SpeechSocket extends EventTarget {
       case 'session.created':
         this.session = message;
         this.failures = 0;
-        // The ping is sent at once, because the server expects the first message within ten seconds.
+        // The ping is sent immediately, because the server expects the first message within ten seconds.
         clearTimeout(this.openTimer);
         this.ping();
         this.pingTimer = setInterval(() => this.check(), PING_MS);
@@ -435,7 +468,11 @@ export class SpeechSocket extends EventTarget {
     }
   }
 
-  /** @param {ArrayBuffer} data */
+  /**
+   * Pass an audio message to its utterance.
+   *
+   * @param {ArrayBuffer} data
+   */
   receiveFrame(data) {
     const frame = readFrame(data);
     for (const utterance of this.utterances.values()) {
@@ -443,7 +480,12 @@ export class SpeechSocket extends EventTarget {
     }
   }
 
-  /** @param {Utterance|undefined} utterance @param {ConstructorParameters<typeof SpeechError>[0]} message */
+  /**
+   * End the utterance of an error message, or record the error of the session.
+   *
+   * @param {Utterance|undefined} utterance
+   * @param {ConstructorParameters<typeof SpeechError>[0]} message
+   */
   receiveError(utterance, message) {
     const error = new SpeechError(message);
     if (utterance) return this.fail(utterance, error);
@@ -451,7 +493,12 @@ export class SpeechSocket extends EventTarget {
     this.complaint = error;
   }
 
-  /** @param {Utterance} utterance @param {SpeechError} error */
+  /**
+   * End an utterance and call its handler `onError`, unless it has already ended.
+   *
+   * @param {Utterance} utterance
+   * @param {SpeechError} error
+   */
   fail(utterance, error) {
     if (this.utterances.delete(utterance.id)) utterance.handlers.onError?.(error);
   }
@@ -467,7 +514,7 @@ export class SpeechSocket extends EventTarget {
   /**
    * Handle a socket that was closed.
    *
-   * Utterances that were not sent yet wait for the next socket.
+   * Utterances whose messages were not sent yet wait for the next socket. All others end with an error.
    */
   end() {
     clearInterval(this.pingTimer);
@@ -484,7 +531,11 @@ export class SpeechSocket extends EventTarget {
     this.complaint = null;
   }
 
-  /** @param {State} state */
+  /**
+   * Change the state and dispatch the event 'state'.
+   *
+   * @param {State} state
+   */
   enter(state) {
     this.state = state;
     this.dispatchEvent(new Event('state'));

@@ -37,7 +37,10 @@ class Routes:
         return models
 
     async def voices(self, search: str | None = None) -> list[dict[str, Any]]:
-        """Return the stored voices that contain all words of `search` (docs/api.md, Voices)."""
+        """Return the stored voices, or only those that contain all words of `search`.
+
+        The name, description, tags, language and transcript are searched (docs/api.md, Voices).
+        """
         params = None if search is None else {"search": search}
         voices: list[dict[str, Any]] = (await self._http.json("GET", VOICES, params=params))["data"]
         return voices
