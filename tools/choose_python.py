@@ -81,7 +81,8 @@ def is_usable(python: str, requested: str) -> bool:
 def main(arguments: list[str]) -> int:
     """Print the chosen Python interpreter, or all supported interpreters on PATH."""
     if arguments == ["--all"]:
-        # A name with a version is preferred because the environment's name is made from it.
+        # A command with a version, such as python3.12, is preferred, because it becomes a part of the environment's
+        # name.
         names = sorted(candidates(), key=len)
         found = {probe(python)[0]: python for python in names if shutil.which(python)}
         print(*(found[version] for version in SUPPORTED if version in found), sep="\n")

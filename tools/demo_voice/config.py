@@ -7,9 +7,9 @@ import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# The stages import modules of the runtime. This folder may have been copied to any place in a checkout.
+# Root of the checkout, whose runtime modules are imported. This folder may have been copied to any place in a checkout.
 ROOT = next(folder for folder in HERE.parents if (folder / "runtime" / "engine").is_dir())
 sys.path.append(str(ROOT))
 CONFIG, PHRASES = (tomllib.loads((HERE / f"{name}.toml").read_text()) for name in ("config", "phrases"))
 DEBS, WORK = HERE / "debs", HERE / "work"
-VOICE = ROOT / "assets" / "demo-voice"  # The sizes of the networks are in its config.json files.
+VOICE = ROOT / "assets" / "demo-voice"  # Shipped voice. The sizes of its networks are in its config.json files.

@@ -1,4 +1,4 @@
-"""Stage 7: evaluation of an exported voice on held-out text, compared with Kokoro.
+"""Stage 7 of the voice training: evaluation on held-out text, compared with Kokoro.
 
 Run: python evaluate.py [--voice FOLDER] [--layout streaming]
 
@@ -32,7 +32,8 @@ from speak import SPEAKERS, Mixture, Teacher, finish
 CLONE_LINES = 7  # Number of lines of each cloned voice. The first line is the reference.
 GENDERS, PITCHES = ("woman", "man"), ("low", "medium", "high")
 PACES = {"slow": "slowly", "normal": "at a normal pace", "fast": "quickly"}
-FORMS = ("A {} with a {} voice, speaking {}.", "Speak {2} in a {1} {0} voice.")  # Gender, pitch and pace.
+# Templates of instructions with the gender, the pitch and the pace of a voice.
+FORMS = ("A {} with a {} voice, speaking {}.", "Speak {2} in a {1} {0} voice.")
 Report = Iterator[tuple[str, dict[str, float]]]
 
 

@@ -1,4 +1,4 @@
-"""Stage 6: export of the trained networks as a checkpoint in the published layout.
+"""Stage 6 of the voice training: export of the networks in the published layout.
 
 Run: python export.py --codec work/codec.pt --lm work/lm.pt --out ../../assets/demo-voice
 
@@ -29,8 +29,8 @@ def speech_tensors(codec: Codec) -> dict[str, Tensor]:
     q = codec.quantizer
     codec.fold()
     out = {k: t for k, t in codec.state_dict().items() if not k.startswith("quantizer.")}
-    # With a BatchNorm, the latents grow without bound, and the weights of the projections are small. In half precision,
-    # both must be near one.
+    # With a BatchNorm, the latents grow without bound, and the weights of the projections are small. Both are rescaled,
+    # because in half precision they must be near one.
     scale = q.input_proj.weight.abs().mean() * q.input_proj.weight.shape[1] ** 0.5
     out["encoder.downsample.conv.weight"] = out["encoder.downsample.conv.weight"] * scale
     inputs, tables = q.input_proj.weight[..., 0] / scale, q.tables

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 import config  # noqa: F401  # It makes the runtime importable.
 from runtime.model.speaker_encoder import slaney_filters
 
-SIZES = ((128, 12), (256, 24), (512, 40), (1024, 80), (2048, 80), (4096, 128))  # STFT sizes and numbers of mels.
+# Pairs of an STFT size and the number of mel bands at this size.
+SIZES = ((128, 12), (256, 24), (512, 40), (1024, 80), (2048, 80), (4096, 128))
 
 # STFT sizes and band limits in Hz of the discriminators. Half of them read only low frequencies: the phases of the low
 # harmonics affect the quality most, but they have few bins in a whole spectrum.

@@ -1,4 +1,4 @@
-"""Stage 0: preparation of Kokoro's styles, and of text lines with their phoneme ids.
+"""Stage 0 of the voice training: Kokoro's styles, and text lines with phoneme ids.
 
 Run: python phonemes.py   (writes work/voices.npz, unseen.npz, lines.npz and held_out.npz)
 """
@@ -26,7 +26,8 @@ def symbols(ipa: str) -> str:
     ipa = re.sub(r"\(.*?\)|[\u200d_]", "", ipa)
     for old, new in MAPPING:
         ipa = ipa.replace(old, new)
-    # Kokoro often omits the pronoun "I" at the beginning of a text unless it has a secondary stress, as in misaki.
+    # The pronoun "I" gets a secondary stress, as in misaki. Without it, Kokoro often omits an "I" at the beginning of a
+    # text.
     return " ".join("ˌI" if word == "I" else word for word in re.sub(r"(\S)\u0329", r"ᵊ\1", ipa).split())
 
 

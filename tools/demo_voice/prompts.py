@@ -1,4 +1,4 @@
-"""Training sequences of token ids in both published layouts, built from corpus rows."""
+"""Training sequences of token ids in both published layouts, from encoded utterances."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def add_text(t: TextVocabulary, prompt: Columns, body: list[int], streaming: boo
 class Corpus:
     """Collection of encoded utterances (rows), from which training sequences are drawn.
 
-    The corpus grows while stage 4 encodes new speech.
+    The corpus grows while train_lm.py encodes new speech.
     """
 
     def __init__(self, spoken: Path, t: TextVocabulary) -> None:
@@ -79,9 +79,9 @@ class Corpus:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the rows that were encoded since the last call.
+        """Read the utterances that were encoded since the last call.
 
-        All rows of a group (utterances of the same voice) are in the same file, so each group is complete.
+        All utterances of a group have the same voice and are in the same file, so each group is complete.
         """
         while (path := self.spoken / f"rows_{self.files}.json").exists():
             codes, phones = (np.load(self.spoken / f"{name}_{self.files}.npy") for name in ("codes", "phones"))
@@ -115,7 +115,7 @@ class Corpus:
     def said(self, members: list[int]) -> tuple[list[int], np.ndarray, np.ndarray]:
         """Join utterances of one voice, and return the text ids, frames and phones.
 
-        `members` has the row indices of the utterances.
+        `members` has the indices of the utterances.
         """
         texts = [self.rows[i]["text"] for i in members]
         texts[:-1] = [x if x[-1] in ".!?" else f"{x}." for x in texts[:-1]]
@@ -123,10 +123,10 @@ class Corpus:
         return self.encode(" ".join(texts)).ids, frames.astype(np.int64), phones.astype(np.int64)
 
     def sequence(self, index: int, rng: random.Random) -> dict:
-        """Return a training sequence of the row `index` with a random mode and layout.
+        """Return a training sequence of the utterance `index` with a random mode and layout.
 
-        The result has the prompt, the text ids of the frames, the frames with their phones, and the index of the row
-        whose audio is the reference, or None.
+        The result has the prompt, the text ids of the frames, the frames with their phones, and the index of the
+        utterance whose audio is the reference, or None.
         """
         row, lm = self.rows[index], CONFIG["lm"]
         modes = lm["modes"][row["kind"]]

@@ -19,8 +19,8 @@ from scipy.signal import resample_poly
 from config import WORK
 from pitch import median_f0, track_f0
 
-DNSMOS_SAMPLES = 144_160  # Number of samples: 9.01 s at 16 kHz.
-WINDOW_SAMPLES = 480_000  # Number of samples that Whisper reads at once. Longer audio requires timestamps.
+DNSMOS_SAMPLES = 144_160  # Number of samples that DNSMOS reads: 9.01 s at 16 kHz.
+WINDOW_SAMPLES = 480_000  # Number of samples that Whisper reads in one pass. Longer audio requires timestamps.
 # Polynomial that converts the raw overall score to an opinion score (speechmos 0.0.1.1, dnsmos.py).
 OVERALL = (-0.06766283, 1.11546468, 0.04602535)
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")

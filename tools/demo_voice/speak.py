@@ -1,4 +1,4 @@
-"""Stage 1: speech generation with Kokoro, in groups of eight utterances of one voice.
+"""Stage 1 of the voice training: speech of Kokoro, in groups of eight lines of one voice.
 
 Run: python speak.py --hours 60
 

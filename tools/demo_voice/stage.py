@@ -137,7 +137,7 @@ def capture(
             function()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    # Other threads may pin memory during the capture.
+    # The mode is thread_local, because other threads may pin memory during the capture.
     with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         function()
     return graph.replay

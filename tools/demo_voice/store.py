@@ -14,7 +14,7 @@ from torch import Tensor
 from codec_model import SIZES, Codec
 
 LABEL_SAMPLES, FRAME_SAMPLES = 480, 1920  # Number of samples per phone label (50 per second), and per codec frame.
-LABEL_COUNT = 178  # Phone labels are token ids of the teacher.
+LABEL_COUNT = 178  # Number of phone labels, which are token ids of the teacher.
 STYLE_SIZE = 256  # Number of dimensions of the teacher's style vectors.
 STYLE_SCALE = 24  # Int8 value that stands for one standard deviation.
 
@@ -95,9 +95,10 @@ class Store:
 
 
 class Spoken:
-    """Encoded training data for stage 4, which grows while new shards of speech arrive.
+    """Encoded training data for train_lm.py, which grows while new speech is generated.
 
-    Each call of `take` writes new files of codes, phones and rows, which `prompts.Corpus` reads in other processes.
+    Each call of `take` writes new files with codes, phones and descriptions of the utterances. `prompts.Corpus` reads
+    them in other processes.
     """
 
     def __init__(self, store: Store, codec: Codec, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Stage 3: text vocabulary of byte-level BPE merges and special tokens.
+"""Stage 3 of the voice training: vocabulary of byte-level BPE merges and special tokens.
 
 Run: python text_vocabulary.py   (learns the merges from the training lines, and writes the vocabulary to work)
 """

@@ -1,10 +1,10 @@
-"""Stage 2: training of the speech tokenizer on random crops, with CUDA graphs.
+"""Stage 2 of the voice training: the speech tokenizer, trained with CUDA graphs.
 
 Run: python train_codec.py --until work/codec_end
 
-The first phase trains all networks on short crops, and the second one uses longer crops. With `--frozen` (stage 5),
-only the decoder is trained, with discriminators. The BatchNorm is kept until the export (export.py folds it). Without
-the BatchNorm, the latents grow from 1 to 50 and change faster than the codebooks can follow.
+All networks are trained, first on short and then on longer random crops of audio. With `--frozen` (stage 5), only the
+decoder is trained, with discriminators. The BatchNorm is kept until the export (export.py folds it). Without the
+BatchNorm, the latents grow from 1 to 50 and change faster than the codebooks can follow.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Trainer:
         # Codebook 0 predicts phones, and codebooks 1 and 2 predict F0. The gradients of these losses reach the encoder.
         phone = F.cross_entropy(self.heads.phone(first).reshape(-1, LABEL_COUNT), phones.flatten())
         scores = self.heads.read(through.transpose(1, 2))
-        scores = scores.unflatten(1, (LABEL_COUNT, 4)).transpose(2, 3).flatten(2)  # [B, labels, 4 F]
+        scores = scores.unflatten(1, (LABEL_COUNT, 4)).transpose(2, 3).flatten(2)  # Shape: [B, labels, 4 F].
         read = F.cross_entropy(scores, phones)
         tail = y[:, q.dim :]
         early = (tail + q.active * (rows[1] + rows[2] - tail).detach()).unflatten(0, (batch, frames))
@@ -159,7 +159,7 @@ def main() -> None:
                     torch.cuda.synchronize()
             if schedule.step % log_steps == 0:
                 schedule.report(LOGGED, trainer.logged, f"hours {store.filled / 864e5:.1f}")
-            # An early checkpoint lets the next stages start.
+            # The checkpoint is also written during the training, so that the next stages can start early.
             if schedule.step % 3000 == 0 or schedule.step == first_save:
                 save(codec, args.out)
     save(codec, args.out)

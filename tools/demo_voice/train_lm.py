@@ -1,4 +1,4 @@
-"""Stage 4: training of the talker, code predictor and speaker encoder on speech codes.
+"""Stage 4 of the voice training: talker, code predictor and speaker encoder.
 
 Run: python train_lm.py --until work/end
 
@@ -198,7 +198,7 @@ def main() -> None:
         if schedule.step % 250 == 0:
             extra = f"{len(trainer.shapes)} shapes {spoken.store.filled / 864e5:.1f} hours"
             schedule.report(LOGGED, trainer.logged, extra)
-        # An early checkpoint lets the next stages start.
+        # The checkpoint is also written during the training, so that the next stages can start early.
         if schedule.step == 100 or schedule.step % 1500 == 0:
             save(trainer.voice, args.out)
     save(trainer.voice, args.out)

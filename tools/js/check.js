@@ -1,5 +1,5 @@
 /**
- * Check the types of the page's modules and of the client strictly, based on their JSDoc.
+ * Script that checks the JSDoc types of the page's modules and of the client.
  *
  *     node check.js          prints the errors and writes nothing
  *     node check.js --write  also writes the type declarations of the client, which the package contains
@@ -11,7 +11,7 @@ import ts from 'typescript';
 
 const HERE = import.meta.dirname;
 const ROOT = resolve(HERE, '../..');
-/** Modules of the client, each after the modules that it imports. */
+/** Modules of the client, sorted so that imported modules come first. */
 const CLIENT = ['voicewright.js', 'routes.js'].map((name) => resolve(ROOT, 'clients/js', name));
 const declarationsOf = (/** @type {string} */ module) => module.replace(/\.js$/, '.d.ts');
 

@@ -4,7 +4,7 @@ interface HTMLElement {
   showPopover(options?: { source?: HTMLElement }): void;
 }
 
-// Globals of an audio worklet.
+// Global variables of an audio worklet that TypeScript does not declare.
 declare class AudioWorkletProcessor {
   readonly port: MessagePort;
 }
