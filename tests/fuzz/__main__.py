@@ -74,7 +74,7 @@ def fuzz(name: str, folder: Path, runs: int) -> None:
 def _mutator(mutation: Mutation) -> Callable[[bytes, int, int], bytes]:
     import atheris
 
-    # Fuzz() replaces the function Mutate(), so each call looks it up again.
+    # `atheris.Fuzz` replaces `atheris.Mutate`, so each call must look it up again.
     return mutator(mutation, lambda data, most: atheris.Mutate(data, most))
 
 

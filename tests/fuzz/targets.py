@@ -121,7 +121,7 @@ def _voice_file(data: bytes) -> None:
 
 
 def _document(data: bytes) -> None:
-    # In the product, the process that reads documents reports these two errors as an unreadable file.
+    # These errors are allowed, because the process that reads documents reports them as an unreadable file.
     with suppress(UnreadableError, MemoryError, RecursionError):
         read_document(data)
 

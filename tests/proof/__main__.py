@@ -41,7 +41,7 @@ FUZZED = {  # Promises and the property-based tests whose examples are counted.
 ISOLATION = tuple(f"tests/unit/engine/test_{name}.py" for name in ("leaks", "faults", "batches", "walk"))
 PAIRS = ("tests/unit/server/native/test_totality.py", "tests/unit/server/test_dialect_totality.py", "-k", "every_pair")
 ELSEWHERE = ("T9",)  # Promises whose results other commands measure.
-SEND_S, PING_S = 5.0, 5.0  # Timeout for a client that reads nothing, and the ping interval.
+SEND_S, PING_S = 5.0, 5.0  # Timeout in seconds for a client that reads nothing, and ping interval in seconds.
 
 
 def process_figure(model: Path, slots: int, form: Callable[[BenchRuntime], Awaitable[str]], **settings: str) -> str:

@@ -9,7 +9,9 @@ from contextlib import suppress
 
 from tests.support.raw_websocket import CONTINUATION, HANDSHAKE, PING, TEXT, frame, handshake, message
 
-PIECE_BYTES, PAUSE_S = 65536, 0.1  # 640 kB per second, the rate of one client on a slow connection.
+# Size and interval of the pieces that are sent repeatedly. The rate is 640 kB per second, as from one client on a slow
+# connection.
+PIECE_BYTES, PAUSE_S = 65536, 0.1
 
 
 _HOST = b"Host: 127.0.0.1\r\n"
@@ -21,10 +23,10 @@ _MARKS = json.dumps({"items": [{"input": "![" * 2048}] * 32, "text_filter": "mar
 _BATCH = b"POST /v1/audio/speech/batch HTTP/1.1\r\nContent-Length: %d\r\n" % len(_MARKS) + _HOST + b"\r\n" + _MARKS
 _MARKUP = json.dumps({"input": "![a](" * 25_000, "text_filter": "markdown", "voice": "eric"}).encode()
 _LONG = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: %d\r\n" % len(_MARKUP) + _HOST + b"\r\n" + _MARKUP
-# The frames do not fit into a slot, so the request is refused after its whole text was validated.
+# A slot has fewer than `max_frames` frames, so the request is refused after its whole text was validated.
 _DIGITS = json.dumps({"input": "1234567890" * 400, "max_frames": 4096, "voice": "eric"}).encode()
 _REFUSED = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: %d\r\n" % len(_DIGITS) + _HOST + b"\r\n" + _DIGITS
-# Each of 8 contexts gets a text that takes long to end, and is cancelled at once.
+# Each of 8 contexts gets a text whose end takes long to process, and is cancelled immediately.
 _OPEN_TEXTS = b"".join(
     message(type=kind, context_id=str(context), **fields)
     for context in range(8)
@@ -37,7 +39,7 @@ _OPEN_TEXTS = b"".join(
     )
 )
 _BODY = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: 16000000\r\n" + _HOST + b"\r\n"
-# Data that is sent once per connection, and data that is then sent repeatedly.
+# For each kind of traffic: data that is sent once per connection, and data that is then sent repeatedly.
 ATTACKS: dict[str, tuple[bytes, bytes]] = {
     "headers": (b"GET / HTTP/1.1\r\n" + _HOST, b"a: b\r\n"),
     "trailers": (_CHUNKED + b"2\r\n{}\r\n0\r\n", b"a: b\r\n"),

@@ -27,7 +27,7 @@ SHORT = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 HEARD = {"task_type": "custom_voice", "seed": 11, "max_frames": 60}
 FRAMES = "voicewright_frames_total "
 DEAF, NEIGHBOURS = 20, 20
-BOMB_S = 1800  # Duration of the silence: 135 kB of FLAC become 86 MB of samples.
+BOMB_S = 1800  # Seconds of silence in an uploaded recording. Its 135 kB of FLAC decode to 86 MB.
 TOGETHER = 8
 
 
@@ -47,7 +47,7 @@ class DisconnectsReport:
     freed_ms: list[float] = field(default_factory=list)  # Milliseconds from the disconnect until no slot is in use.
     wasted: list[int] = field(default_factory=list)  # Number of frames that were generated in that time.
     cancelled_ms: list[float] = field(default_factory=list)  # Milliseconds from the cancel to its response.
-    after: int = 0  # Number of audio chunks that arrived after the response.
+    after: int = 0  # Number of audio chunks that arrived after the response to a cancel.
     held: tuple[Held, Held] | None = None  # Resources of the runtime before the first client and after the last client.
 
     @property
@@ -105,9 +105,10 @@ async def _cancel(runtime: BenchRuntime, report: DisconnectsReport) -> None:
 
 
 async def stalled_readers(runtime: BenchRuntime, send_s: float) -> str:
-    """Measure 20 clients that read nothing, and return a summary of memory and delays.
+    """Measure 20 clients that read nothing, and return a summary of their effect.
 
-    The runtime has more slots than there are clients. `send_s` is its timeout for such clients in seconds.
+    The summary has the runtime's memory, and the delays of another client's audio. The runtime has more slots than
+    there are clients. `send_s` is its timeout for such clients in seconds.
     """
     alone = [await _heard(runtime) for _ in range(NEIGHBOURS)]
     before = await held(runtime)

@@ -30,7 +30,8 @@ LAG = 'voicewright_loop_lag_seconds_bucket{le="'
 async def reconnects(runtime: BenchRuntime, count: int) -> str:
     """Disconnect many WebSockets within two seconds, and return a summary of the recovery.
 
-    Most are disconnected during a response. All clients reconnect immediately, or after the retry time of a refusal.
+    Most clients are disconnected during a response. All clients reconnect immediately. A refused client tries again
+    after the retry time in the refusal.
 
     Raises:
         AssertionError: A response differs from the response without other requests, a refusal has no retry time, or
@@ -86,10 +87,10 @@ async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str
 
 
 async def unfair_client(runtime: BenchRuntime, running: int, seconds: float) -> str:
-    """Measure polite clients with and without an unfair client, and return a summary.
+    """Compare the time to first audio of normal clients with and without an unfair client.
 
-    The unfair client always has many running requests. The runtime distinguishes clients by their IP addresses. A
-    refused client waits for the retry time of the refusal.
+    The result is a summary as text. The unfair client always has many running requests, and each normal client has one.
+    The runtime distinguishes clients by their IP addresses. A refused client waits for the retry time of the refusal.
 
     Args:
         runtime: Runtime to measure.
@@ -146,7 +147,7 @@ async def unfair_client(runtime: BenchRuntime, running: int, seconds: float) -> 
 async def busy_loop(runtime: BenchRuntime, seconds: float) -> str:
     """Measure event loop delays with few and with many speech streams, and return a summary.
 
-    In the meantime, a client uploads, stores and deletes recordings.
+    During the measurement, another client uploads, stores and deletes recordings.
     """
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False, timeout=120) as client:
         results = [await _late(runtime, client, streams, seconds) for streams in (FEW, STREAMS)]

@@ -159,10 +159,10 @@ class OverloadReport:
     """Results of requests before, during and after an overload."""
 
     alone: Load = field(default_factory=Load)
-    full: Load = field(default_factory=Load)  # As many clients as slots.
+    full: Load = field(default_factory=Load)  # Response times with as many clients as slots.
     rate: float = 0.0  # Requests per second with the full load.
-    overload: Load = field(default_factory=Load)  # Four times as many requests per second.
-    pressed: Load = field(default_factory=Load)  # Four times as many clients, which retry immediately.
+    overload: Load = field(default_factory=Load)  # Response times with four times as many requests per second.
+    pressed: Load = field(default_factory=Load)  # Response times with four times as many clients, which do not wait.
     recovered_ms: float = 0.0  # Milliseconds to the first audio of the first request after the overload.
 
     @property

@@ -1,4 +1,7 @@
-"""Measurement of floods from one client on both ports, and their effect on other clients."""
+"""Measurement of the time to first audio while another client floods the server.
+
+The ports of the runtime and of the studio are measured separately.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,11 @@ async def _attacked(name: str, port: int) -> AsyncIterator[None]:
 
 
 async def floods(runtime: BenchRuntime, heard: int, attacks: tuple[str, ...] = tuple(ATTACKS)) -> str:
-    """Measure a client's time to first audio with and without floods, and return a summary.
+    """Measure a client's time to first audio with and without floods of another client.
 
-    The ports of the runtime and of a studio are measured. Measurements with and without the flood alternate every few
-    seconds, so that other load on the machine affects both.
+    The result is a summary as text. The ports of the runtime and of a studio are measured, with `heard` requests for
+    each kind of flood. Measurements with and without the flood alternate every few seconds, so that other load on the
+    machine affects both.
     """
     with running_app(["--runtime-url", runtime.url]) as app:
         ports = {"runtime": int(runtime.url.rpartition(":")[2]), "studio": int(app.port)}

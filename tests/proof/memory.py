@@ -1,4 +1,4 @@
-"""Measurement of a runtime without free memory, in which only one request may fail."""
+"""Measurement of a runtime that runs out of memory in one request while others continue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.signals import voice
 from tests.support.speech_client import Take, speak_text, talk
 
 NEIGHBOURS = 3
-SHORT_S, LONG_S = 1.0, 55.0  # Durations of the reference audio.
+SHORT_S, LONG_S = 1.0, 55.0  # Durations of the reference audio in seconds.
 ROOM_BYTES = 8 * 2**20
 ANY = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
@@ -28,7 +28,8 @@ async def short_of_memory(runtime: BenchRuntime, times: int) -> str:
     """Repeatedly send a request that needs too much memory, and return a summary.
 
     Raises:
-        AssertionError: Another stream changed, the voice of the request fails later, or a resource was not released.
+        AssertionError: The audio of another stream changed, a later request with the same voice failed, or a resource
+            was not released.
     """
     alone = [(await speak_text(runtime.stream, "Hello.", **_config(SHORT_S, seed))).pcm for seed in range(NEIGHBOURS)]
     failed = sum([await _fail_once(runtime, alone) for _ in range(times)])

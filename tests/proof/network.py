@@ -1,4 +1,4 @@
-"""Measurement of speech over a slow network, and of the detection of a silent network."""
+"""Measurement of speech over a slow network, and of the detection of a lost network."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ async def _heard(url: str) -> tuple[float, bytes]:
 async def _noticed_s(runtime: BenchRuntime, port: int) -> float:
     async with bad_network(port, Link()) as network, talk(network.url, **LONG) as session:
         noticed = await noticed_s(runtime.url, network, session)
-        network.reset()  # No client waits for the server's close frame.
+        network.reset()  # The reset ends the connection without waiting for the server's close frame.
         return noticed

@@ -1,4 +1,7 @@
-"""Measurement of speech lengths for unusual texts, and of normal speech that was stopped."""
+"""Measurement of the runaway detector, which stops speech that does not end.
+
+The results are the speech durations of unusual texts, and the number of normal texts whose speech was stopped.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def odd_texts(count: int, seed: int = 1) -> list[str]:
 
 
 def runaway(count: int) -> str:
-    """Generate speech for unusual and normal texts, and return a summary of its lengths."""
+    """Generate speech for `count` unusual texts and for normal texts, and return a summary."""
     engine = Engine.open(Settings())
     voices = engine.cards[0].speakers
 

@@ -23,7 +23,7 @@ from tests.support.app import running_app
 from tests.support.promises import PAGE, promised, record_figures
 from tests.support.runtime_server import FREED_FRAMES
 
-THREADS = 2  # The decoder thread and the encoder thread, which start on demand and do not end.
+THREADS = 2  # Number of threads (decoder and encoder) that start on demand and do not end.
 
 
 async def test_mixed_load_of_all_client_kinds_leaks_no_resources(folder_of: FolderOf) -> None:
@@ -54,7 +54,7 @@ async def test_fourfold_overload_is_partly_served_and_otherwise_refused_immediat
             assert load.estimates == len(load.refused_ms)
         assert len(report.overload.served_ms) > 5
         assert len(report.pressed.refused_ms) > 5
-        # Clients and runtime share the cores of this machine with other processes.
+        # The limit is generous, because clients and runtime share the cores of this machine with other processes.
         assert statistics.median(report.pressed.refused_ms) < max(50, statistics.median(report.alone.served_ms))
 
 

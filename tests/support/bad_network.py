@@ -17,7 +17,7 @@ from math import inf
 
 SEGMENT = 1448  # Number of payload bytes of a TCP segment over Ethernet.
 RETRANSMISSION_S = 0.2  # Linux's minimum retransmission timeout, in addition to a round trip (RFC 6298).
-MAX_SEGMENTS_IN_FLIGHT = 64  # Segments of one direction that wait in the simulated link.
+MAX_SEGMENTS_IN_FLIGHT = 64  # Maximum number of segments of one direction that wait in the simulated link.
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Link:
     loss: float = 0.0  # Fraction of the segments that are retransmitted.
     bytes_s: float = inf
     segment: int = SEGMENT  # Maximum number of bytes per read from the sender.
-    cut_after: int | None = None  # Number of bytes to the server until both ends are reset. None: no reset.
+    cut_after: int | None = None  # Number of bytes to the server after which both connections are reset, or None.
 
 
 @dataclass(slots=True)
@@ -117,9 +117,8 @@ async def bad_network(port: int, link: Link) -> AsyncIterator[BadNetwork]:
 
     async def accept(client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         kernel = socket.socket()
-        kernel.setsockopt(
-            socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * SEGMENT
-        )  # The receive buffer is small, so that data queues in the simulated link instead of the kernel.
+        # The receive buffer is small, so that data queues in the simulated link instead of the kernel.
+        kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * SEGMENT)
         kernel.setblocking(False)
         await asyncio.get_running_loop().sock_connect(kernel, ("127.0.0.1", port))
         server, to_server = await asyncio.open_connection(sock=kernel, limit=SEGMENT)

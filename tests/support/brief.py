@@ -45,5 +45,5 @@ def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
         Stream.AUDIO: Family((1, 2, 4), (1, 4)),
     }
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
-    # With a single buffer length, some recordings use a graph and others do not.
+    # There is only one graph length, so that some recordings use a graph, and longer ones do not.
     monkeypatch.setattr("runtime.engine.audio.voice_encoders.LENGTHS_S", (1.3,))

@@ -24,9 +24,10 @@ Facts = dict[str, Any]
 
 
 def compiled(kernel: str) -> list[Facts]:
-    """Compile a kernel in all its shapes in a separate process, and return facts about each.
+    """Compile a kernel in all its shapes in a separate process, and return their `Facts`.
 
-    `kernel` is gemm, small_m_gemm or medium_m_gemm.
+    `kernel` is gemm, small_m_gemm or medium_m_gemm. The facts of a shape are its shared memory, and the positions of
+    some instructions.
     """
     command = [sys.executable, "-m", "tests.support.compiling", kernel]
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
@@ -74,7 +75,8 @@ def small_m_gemm() -> Iterator[Facts]:
 
     for name, answer in (("pdl", True), ("wgmma", True), ("shared_memory", H200_SHARED_BYTES)):
         setattr(small_m_gemm, name, lambda answer=answer: answer)
-    # Values of N, K and gated: with the norm, with a residual, gated, and with more rows than fit at once.
+    # Each tuple has N, K and gated. The cases are: with the norm, with a residual, gated, and with inputs that do not
+    # fit into shared memory at the same time.
     for N, K, gated in ((4096, 1024, False), (1024, 3072, False), (3072, 1024, True), (2048, 6144, False)):
         for rows, dtype in ((rows, dtype) for rows in (1, 8) for dtype in (torch.bfloat16, torch.int8)):
             weight = torch.empty(2 * N if gated else N, K, device="meta", dtype=dtype)
@@ -100,7 +102,7 @@ def medium_m_gemm() -> Iterator[Facts]:
     from runtime.device.kernels import medium_m_gemm
     from runtime.device.kernels.gemm import PARTS
 
-    # Values of N, K and gated. All weights, or only some of them, are prefetched.
+    # Each tuple has N, K and gated. In some cases all weights are prefetched, and in others only a part of them.
     for N, K, gated in ((4096, 1024, False), (2048, 6144, False), (6144, 2048, True)):
         for rows, tiles in zip(medium_m_gemm.SIZES, medium_m_gemm.TILES[N, K, gated], strict=True):
             if tiles is None:

@@ -15,7 +15,8 @@ from runtime.engine.core import EngineCore
 from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame, ModelRunner
 
 Slots = NDArray[np.int64]
-# Function of the slots, their frame counts (including this frame) and the result, which returns a new result.
+# Type of the functions that change a frame. The arguments are the slots, their frame counts (including this frame) and
+# the result. The return value is the new result.
 Change = Callable[[Slots, NDArray[np.int64], FrameResult], FrameResult]
 
 

@@ -36,7 +36,7 @@ INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 # Operators without aclnn implementation up to torch_npu 2.8.0: "Cannot run aclop operators during NPU graph capture".
 WITHOUT_ACLNN = {"__rshift__", "__lshift__", "__irshift__", "__ilshift__"}
 
-# Transfers between host data and tensors that a dispatch mode does not see.
+# Functions that copy data from the host to tensors or back. A dispatch mode does not see these calls.
 FROM_HOST = [(torch, name) for name in ("tensor", "as_tensor", "from_numpy", "asarray")]
 TO_HOST = [(Tensor, name) for name in ("tolist", "numpy", "__array__")]
 

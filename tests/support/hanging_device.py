@@ -8,7 +8,8 @@ from typing import Literal
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event
 
-# The launching call blocks ("at once"), or returns and the frame never completes, as on a GPU ("behind").
+# Point at which the device hangs. With "at once", the call that launches a frame blocks. With "behind", the call
+# returns, but the frame never completes, as on a GPU.
 Hangs = Literal["at once", "behind"]
 
 

@@ -218,7 +218,7 @@ class InstantEngine:
     def stacks(self) -> str:
         return ""
 
-    # --- Methods for any thread.
+    # --- Methods that any thread may call.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         checkpoint, admission, text = self._admitted(request)
@@ -312,7 +312,7 @@ class InstantEngine:
             self._commands.append(command)
             self._lock.notify()
 
-    # --- Methods of the engine's thread.
+    # --- Methods that only the engine's thread may call.
 
     def _run(self) -> None:
         try:

@@ -40,9 +40,8 @@ def repaired() -> Iterator[None]:
         patch.setattr(interpreter, "_convert_float", rounded)
         patch.setattr(interpreter, "_patch_lang_tensor", patched)
         patch.setattr(interpreter.InterpreterBuilder, "create_dot", dot_of_wide)
-        options = replace(
-            interpreter.interpreter_builder.options, sanitize_overflow=False
-        )  # Overflow checks would compute every sum twice, so they are disabled.
+        # Overflow checks would compute every sum twice, so they are disabled.
+        options = replace(interpreter.interpreter_builder.options, sanitize_overflow=False)
         patch.setattr(interpreter.interpreter_builder, "options", options)
         yield
 

@@ -82,7 +82,7 @@ class LateDevice(CpuDevice):
         self._done: dict[Stream | None, int] = defaultdict(int)
         self._done_upto: dict[Stream | None, int] = defaultdict(int)
 
-    # --- Methods of the device interface.
+    # --- Methods of the device interface, which the engine calls.
 
     @contextmanager
     def stream(self, stream: Stream) -> Iterator[None]:
@@ -120,7 +120,7 @@ class LateDevice(CpuDevice):
         self.host.add(memory.untyped_storage().data_ptr())
         return memory
 
-    # --- Methods of the simulation.
+    # --- Methods that simulate the asynchronous execution.
 
     def enqueue(self, work: Callable[[], None]) -> None:
         """Queue work on the current stream.

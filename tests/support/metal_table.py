@@ -26,11 +26,12 @@ INSTEAD = {
     "index_put": ("_index_put_impl_",),
 }
 WIDE = {torch.float64, torch.complex128}
+# Operators that run on the host, because numpy arrays are cast before the copy.
 ON_THE_HOST = {
     "lift_fresh",
     "_to_copy",
     "detach",
-}  # Operators that run on the host, because numpy arrays are cast before the copy.
+}
 
 
 @cache

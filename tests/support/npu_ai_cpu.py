@@ -15,9 +15,12 @@ from torch import Tensor
 
 FLOATS = {torch.float32, torch.float16, torch.bfloat16}
 INTEGERS = {torch.int32, torch.int64}
-ATOMIC = FLOATS | {torch.int32, torch.int8, torch.bool}  # Dtypes of indexed writes: DTYPE_910B_SUPPORT_ATOMIC.
-FEW, TAIL = 100, 128  # MAX_RESERVE_NUM indices, and MULTI_DTYPE_SUPPORT_TAIL numbers after each index, of other dtypes.
-LARGE, ROOM = 70, 5_400_000  # CANN's constants MAX_AICORE_TIAL and MAX_SHPAE_NUM (its spelling).
+# Dtypes for which indexed writes always run on the AI cores (CANN's DTYPE_910B_SUPPORT_ATOMIC).
+ATOMIC = FLOATS | {torch.int32, torch.int8, torch.bool}
+# Limits of indexed writes with other dtypes on the AI cores: number of indices (CANN's MAX_RESERVE_NUM), and number of
+# elements per index (MULTI_DTYPE_SUPPORT_TAIL).
+FEW, TAIL = 100, 128
+LARGE, ROOM = 70, 5_400_000  # Limits on shapes: CANN's constants MAX_AICORE_TIAL and MAX_SHPAE_NUM (its spelling).
 
 Reason = str | None
 

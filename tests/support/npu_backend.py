@@ -54,7 +54,8 @@ class NpuTensor(Tensor):
 
     @staticmethod
     def __new__(cls, held: Tensor, requires_grad: bool = False) -> NpuTensor:
-        # A view that is created in inference mode may have a normal tensor as its base.
+        # The wrapper is created outside inference mode, because a view that is created in inference mode may have a
+        # normal tensor as its base.
         with torch.inference_mode(False):
             made: NpuTensor = Tensor._make_wrapper_subclass(
                 cls,

@@ -30,9 +30,8 @@ async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int
         pass
     async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
         network.fall_silent()
-        clock = (
-            asyncio.get_running_loop().time
-        )  # The server's loop uses the same clock, which does not advance while the process is stopped.
+        # The server's loop uses the same clock, which does not advance while the process is stopped.
+        clock = asyncio.get_running_loop().time
         began = clock()
         while f"{SESSIONS}{others:.1f}\n" not in (await client.get("/metrics")).text:  # noqa: ASYNC110  a blocking server
             await asyncio.sleep(QUERY_TIMEOUT_S)

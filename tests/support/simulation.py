@@ -51,9 +51,8 @@ class Simulation:
     worker_free_at: float = 0.0
     stepped: list[list[int]] = field(default_factory=list)
     device_free_at: float = 0.0
-    _begun: deque[tuple[float, NDArray[np.int64]]] = field(
-        default_factory=deque
-    )  # End time and slots of each launched frame.
+    # End time and slots of each launched frame.
+    _begun: deque[tuple[float, NDArray[np.int64]]] = field(default_factory=deque)
     _flying: list[tuple[float, Code2WavChunk]] = field(default_factory=list)
 
     @classmethod

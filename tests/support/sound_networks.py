@@ -46,9 +46,8 @@ def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) 
             else:
                 inputs = weight[0].numel()
                 if "block.1.conv" in name or ("upsample" in name and weight.dim() == 3 and "dwconv" not in name):
-                    inputs = weight.shape[0] * (
-                        2 if "block.1" in name else 1
-                    )  # The first dimension of a transposed convolution is its input channels.
+                    # The first dimension of a transposed convolution is its input channels.
+                    inputs = weight.shape[0] * (2 if "block.1" in name else 1)
                 weight.normal_(0, 0.7 / inputs**0.5)
         parts: Any = network.decoder  # The type stubs of torch do not cover the elements of a ModuleList.
         _, *blocks, _, end = parts

@@ -27,6 +27,7 @@ from tests.support.npu_graphs import Capture
 from tests.support.npu_operators import Operator, need
 
 INDEXING = {"index", "index_put_", "_index_put_impl_", "index_select", "gather", "embedding"}
+# Operators that do not launch a kernel.
 FREE = {
     "empty",
     "empty_strided",
@@ -35,7 +36,7 @@ FREE = {
     "lift_fresh",
     "_unsafe_view",
     "_local_scalar_dense",
-}  # Operators that do not launch a kernel.
+}
 
 
 class NpuStream:

@@ -1,7 +1,7 @@
-"""Random checkpoints in the published format, with tiny or published sizes.
+"""Random checkpoints in the published format, with tiny or published tensor shapes.
 
-A specification and a seed determine all files of a checkpoint. Only `torch_draw.py` needs PyTorch, so the environments
-of the product and of the reference implementation can create the same files.
+A specification and a seed determine all files of a checkpoint. Only `torch_draw.py` needs PyTorch. Therefore, the
+Python environments of the runtime and of the reference implementation can create the same files.
 """
 
 from __future__ import annotations

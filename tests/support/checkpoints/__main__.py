@@ -1,4 +1,4 @@
-"""Command that writes checkpoints of the published sizes with random weights.
+"""Command that writes checkpoints with random weights in the published tensor shapes.
 
 `python -m tests.support.checkpoints FOLDER --size 1.7B --mode custom_voice` writes every file of the published
 repository. Use these checkpoints to measure speed: every utterance ends at its frame limit (`endless.py`), so all runs

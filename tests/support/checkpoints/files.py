@@ -1,6 +1,7 @@
 """Generator of all files of a checkpoint repository from a specification and a seed.
 
-It needs only numpy, so the environments of the product and of the reference implementation can create the same files.
+It needs only numpy. Therefore, the Python environments of the runtime and of the reference implementation can create
+the same files.
 """
 
 from __future__ import annotations

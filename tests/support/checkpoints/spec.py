@@ -77,7 +77,7 @@ class CheckpointSpec:
     """Specification of one checkpoint, without its mode and seed."""
 
     name: str
-    model_size: str  # With "0b6", CustomVoice ignores the instruct. With "1b7", CustomVoice uses it.
+    model_size: str  # With "0b6", CustomVoice ignores instructions. With "1b7", CustomVoice follows them.
     talker: Stack
     predictor: Stack
     text_hidden: int
@@ -86,13 +86,13 @@ class CheckpointSpec:
     code_groups: int
     mrope_section: tuple[int, int, int]
     mrope_interleaved: bool
-    codec_ids: Mapping[str, int]  # Keys of talker_config.
+    codec_ids: Mapping[str, int]  # Token IDs by their keys in talker_config.
     languages: Mapping[str, int]
     dialects: Mapping[str, int]
     speakers: Mapping[str, int]
     speaker_dialects: Mapping[str, str]
     tokens: tuple[str, ...]  # Texts that are single tokens of the BPE vocabulary, in addition to all bytes.
-    special_tokens: tuple[str, ...]  # Sorted by ID. The IDs follow the BPE vocabulary.
+    special_tokens: tuple[str, ...]  # Special tokens, sorted by ID. Their IDs follow the BPE vocabulary.
     code2wav: Code2WavSpec
     encoder: EncoderSpec
     speaker_encoder: SpeakerEncoderSpec
@@ -101,7 +101,7 @@ class CheckpointSpec:
     logit_scale: float = 4.0
     eos_scale: float = 0.65  # Relative scale of the EOS logit. With this value, greedy utterances have several frames.
     is_endless: bool = False  # True if EOS is never sampled, for all sampling parameters (endless.py).
-    text_rows: int | None = None  # Rows of the text embedding. None: the next multiple of 64.
+    text_rows: int | None = None  # Number of rows of the text embedding, or None for the next multiple of 64.
 
     @property
     def samples_per_frame(self) -> int:

@@ -93,7 +93,8 @@ def _swiglu(draw: Draw, layer: str, stack: Stack, gain: float) -> Tensors:
 def _speaker_encoder(draw: Draw, spec: SpeakerEncoderSpec, width: int) -> Tensors:
     name, channels = "speaker_encoder", spec.channels
     for key, tensor in draw.conv(f"{name}.blocks.0.conv", channels[0], MEL_BINS, spec.kernels[0]):
-        # Log-mels are far below zero. A kernel that ignores their mean keeps voices distinct.
+        # Log-mels are far below zero, so their mean would dominate. This kernel ignores the mean, and different voices
+        # get different x-vectors.
         yield key, tensor - tensor[:, list(reversed(range(MEL_BINS)))] if tensor.ndim == 3 else tensor
     for index in range(1, len(channels) - 1):
         block, wide = f"{name}.blocks.{index}", channels[index]
@@ -132,7 +133,8 @@ def _mimi(draw: Draw, spec: EncoderSpec, rows: int) -> Tensors:
         for index in range(layers):
             key = f"{quantizer}.layers.{index}.codebook"
             yield f"{key}.initialized", draw.spread(f"{key}.initialized", (1,), 0.0, 1.0)
-            # Rows become smaller with each codebook, like the residual. Otherwise, late codebooks would have no effect.
+            # The vectors of each codebook are smaller than those of the previous one, like the residual. Otherwise,
+            # late codebooks would have no effect.
             yield from draw.codebook(key, "embed_sum", rows, spec.codebook_dim, 0.9**index)
 
 

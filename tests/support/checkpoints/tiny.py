@@ -137,6 +137,7 @@ SHORT_CODE2WAV = replace(
     upsample_rates=(24, 20),
 )
 
+# Checkpoint for tests that need many frames with any content. A frame costs a quarter of a frame of TINY.
 QUICK = replace(
     TINY,
     name="quick",
@@ -145,7 +146,7 @@ QUICK = replace(
     predictor=replace(TINY.predictor, layers=1),
     code_groups=2,
     code2wav=SHORT_CODE2WAV,
-)  # A frame costs a quarter of a frame of TINY, for tests that need many frames with any content.
+)
 
 # TINY with fewer code groups and a shallower Code2Wav, for tests that do not depend on these numbers. Comparisons
 # with the reference use all sixteen groups.

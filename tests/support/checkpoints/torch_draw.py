@@ -1,4 +1,7 @@
-"""Generator of random tensors in published sizes with PyTorch, which is faster than numpy."""
+"""Generator of random weights with PyTorch, for checkpoints with published tensor shapes.
+
+PyTorch is faster than numpy for tensors of this size.
+"""
 
 from __future__ import annotations
 
