@@ -115,7 +115,7 @@ function join(blocks) {
 /**
  * Resample mono samples from `rate` in Hz to 24 kHz.
  *
- * @param {Float32Array<ArrayBuffer>} samples @param {number} rate
+ * @param {Float32Array<ArrayBuffer>} samples @param {number} rate sample rate in Hz
  */
 async function resample(samples, rate) {
   if (samples.length === 0 || rate === SAMPLE_RATE) return samples;

@@ -101,8 +101,8 @@ function sums(flags) {
  * Return the total duration of the spans that is within a part, in seconds.
  *
  * @param {Stretch[]} stretches
- * @param {number} start
- * @param {number} end
+ * @param {number} start start of the part in seconds
+ * @param {number} end end of the part in seconds
  */
 function shared(stretches, start, end) {
   return stretches.reduce((sum, one) => sum + Math.max(0, Math.min(end, one.end) - Math.max(start, one.start)), 0);

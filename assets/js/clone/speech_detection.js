@@ -284,8 +284,8 @@ function roughness(steps) {
 /**
  * Return true if `condition` returns true for at least one frame.
  *
- * @param {number} from
- * @param {number} to
+ * @param {number} from index of the first frame
+ * @param {number} to index after the last frame
  * @param {(frame: number) => boolean} condition
  */
 function some(from, to, condition) {

@@ -139,7 +139,7 @@ export class ReferencePlayback {
  * Convert a time in the kept spans of a selection to a time in the whole recording.
  *
  * @param {{start: number, end: number}[]} parts
- * @param {number} at
+ * @param {number} at seconds in the selection, without the removed spans
  */
 function wholeTime(parts, at) {
   for (const { start, end } of parts) {

@@ -163,7 +163,7 @@ export function isSyllabic(text) {
 /**
  * Return true if audio is so short that it cannot contain the whole text.
  *
- * @param {string} text @param {number} seconds
+ * @param {string} text @param {number} seconds duration of the audio
  */
 export function isTooShort(text, seconds) {
   const expected = expectedSeconds(text.trim());

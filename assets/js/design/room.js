@@ -178,7 +178,7 @@ export class DesignRoom {
   /**
    * Play a voice sample (take) that is shown in this room.
    *
-   * @param {import('../player/take.js').Take} take @param {{clicked: number}} now
+   * @param {import('../player/take.js').Take} take @param {{clicked: number}} now clicked: time of the click (performance.now())
    */
   hear(take, { clicked }) {
     const card = this.shownSets.cards.find((one) => one.take === take);
@@ -275,7 +275,11 @@ export class DesignRoom {
     return { voice: { mode: this.mode, description: this.description.value.trim(), language: this.language.value }, instruct: '' };
   }
 
-  /** Request three takes and play the first one. @param {{clicked: number}} now */
+  /**
+   * Request three takes and play the first one.
+   *
+   * @param {{clicked: number}} now clicked: time of the click (performance.now())
+   */
   speak(now) {
     this.requests.requestTakes(now);
   }

@@ -101,7 +101,11 @@ export class TakeRequests {
     this.studio = room.studio;
   }
 
-  /** Request three takes (voice samples) of the description, and play the first one. @param {{clicked: number}} now */
+  /**
+   * Request three takes (voice samples) of the description, and play the first one.
+   *
+   * @param {{clicked: number}} now clicked: time of the click (performance.now())
+   */
   requestTakes({ clicked }) {
     const asked = this.requestFor(this.room.config());
     const seeds = seedsFrom(this.studio.variation.nextSeed(), LETTERS.length);

@@ -35,7 +35,7 @@ const watcher = new IntersectionObserver((entries) => {
 /**
  * Draw the waveform outline of stored audio when its element becomes visible.
  *
- * @param {HTMLElement} place
+ * @param {HTMLElement} place element that gets the outline
  * @param {string} id id of the take
  * @param {import('../app/studio.js').Studio['api']} api
  */

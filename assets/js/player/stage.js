@@ -168,7 +168,7 @@ export class Stage extends EventTarget {
    *
    * @param {Playlist} playlist
    * @param {number} playing number of the playback
-   * @param {{index: number, at: number}} from
+   * @param {{index: number, at: number}} from index: number of the item; at: position in the item in samples
    */
   async feedPlayer(playlist, playing, from) {
     for await (const pcm of playlist.pieces(from)) {

@@ -171,7 +171,11 @@ export class Bars {
     this.colour = colour;
   }
 
-  /** Draw the bars for a range of bins. @param {number} [begin] @param {number} [end] */
+  /**
+   * Draw the bars for a range of bins.
+   *
+   * @param {number} [begin] index of the first bin @param {number} [end] index after the last bin
+   */
   paint(begin = 0, end = Infinity) {
     const { canvas, peaks, bins } = this;
     const ratio = window.devicePixelRatio || 1;

@@ -322,7 +322,7 @@ export class FullAudio extends EventTarget {
 /**
  * Return the silence, the segment and the offset at which playback of a clip starts.
  *
- * @param {Clip} clip @param {number} at
+ * @param {Clip} clip @param {number} at position in the script in samples
  */
 function startPosition(clip, at) {
   if (at < clip.start) return { gap: (clip.start - at) / SAMPLE_RATE, part: 0, skip: 0 };

@@ -40,7 +40,7 @@ export function readParts(text) {
   return { parts, fault };
 }
 
-/** Return the tag for a pause, such as `[pause 0.5s]`. @param {number} seconds */
+/** Return the tag for a pause of some seconds, such as `[pause 0.5s]`. @param {number} seconds */
 export function writePause(seconds) {
   return `[pause ${Number(seconds.toFixed(2))}s]`;
 }

@@ -58,7 +58,7 @@ export function heightOf(level) {
  * @property {PlacedSegment[]} parts
  */
 
-/** Convert seconds to a number of samples. @param {number} seconds */
+/** Convert a duration in seconds to a number of samples. @param {number} seconds */
 export function samplesOf(seconds) {
   return Math.round(seconds * SAMPLE_RATE);
 }

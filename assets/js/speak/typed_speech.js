@@ -48,13 +48,17 @@ export function editOf(before, after, caret = Infinity) {
   return { start, removed: before.length - start - same, added: after.length - start - same };
 }
 
-/** Return the new position of a character after an edit. @param {number} position @param {Edit} edit */
+/**
+ * Return the new position of a character in a text after an edit of the text.
+ *
+ * @param {number} position index of the character before the edit @param {Edit} edit
+ */
 export function positionAfterEdit(position, { start, removed, added }) {
   if (position <= start) return position;
   return position >= start + removed ? position + added - removed : start;
 }
 
-/** Return true if a position is inside a word. @param {string} text @param {number} at */
+/** Return true if a position is inside a word. @param {string} text @param {number} at index of a character */
 function isInWord(text, at) {
   const [before = '', after = ''] = [text[at - 1], text[at]];
   return WORD.test(before) && WORD.test(after) && !isSyllabic(before + after);
