@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from runtime.engine.engine import Engine
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest
 
-END_TIMEOUT_S = 1800  # Timeout of an utterance. It is long because large checkpoints are slow on a CPU.
+END_TIMEOUT_S = 1800  # Timeout of an utterance in seconds, because large checkpoints are slow on a CPU.
 
 
 class CodesAndPcm(NamedTuple):

@@ -1,4 +1,4 @@
-"""Metrics of speech requests that the client measures: TTFA, ITL, RTF, goodput, underruns.
+"""Client-side metrics of speech requests: TTFA, ITL, RTF, goodput and underruns.
 
 Times are nanoseconds of `time.perf_counter_ns`, which all processes of a machine share on Linux.
 """

@@ -101,7 +101,7 @@ def record_draws(model: str, weights: str, positions: int, led_by: Draws | None 
 
 
 def _gpu_parts(model: str) -> Parts:
-    """Load parts with bfloat16 rows and int8 weights that are multiplied as on a GPU."""
+    """Load parts with bfloat16 activations and int8 weights that are multiplied as on a GPU."""
     settings = cpu_settings(model, "int8", BATCH_ROWS)
     engine = replace(settings.engine, dtype="bfloat16", sound_dtype="float32")
     with patch.object(quantized, "product_of", DequantizedInt8):

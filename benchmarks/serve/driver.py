@@ -17,8 +17,8 @@ from benchmarks.common.metrics import Trace
 from benchmarks.serve.clients import SocketClient
 from benchmarks.serve.plan import Call, Plan
 
-START_DELAY_S = 0.05  # Delay before the first arrival of an open loop.
-START_TIMEOUT_S = 300.0  # Timeout until the connections and uploads of all processes are ready.
+START_DELAY_S = 0.05  # Delay in seconds before the first request of an open loop.
+START_TIMEOUT_S = 300.0  # Timeout in seconds until all processes have connected and uploaded.
 
 
 async def drive(plan: Plan, client: SocketClient) -> list[Trace]:

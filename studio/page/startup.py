@@ -53,7 +53,7 @@ class StartupPage:
             await send({"type": "websocket.close", "code": error.close_code, "reason": error.code})
             return
         request = Request(scope)
-        # A Space counts as started once the path / responds with status 200.
+        # A Hugging Face Space counts as started once the path / responds with status 200.
         if request.method in {"GET", "HEAD"} and request.url.path == "/":
             response: Response = HTMLResponse(
                 self._waiting_page.replace("@nonce", nonce_of(scope)), headers={"cache-control": "no-store"}

@@ -53,9 +53,9 @@ MAX_SILENCE_S = 60.0
 MAX_TIME_S = 86_400.0
 MAX_OVERRUN_S = 0.1  # Maximum excess in seconds over the requested length that is not reported.
 MAX_NAMED_LINES = 400  # Maximum number of lines listed in a note.
-MAX_MEMORY_BYTES = 16 * 2**20  # Maximum size of a file in memory. Larger files are on disk.
+MAX_MEMORY_BYTES = 16 * 2**20  # Maximum size in bytes of a file in memory. Larger files are on disk.
 PIECE_SAMPLES = 60 * SAMPLE_RATE  # Number of samples in one encoding step.
-MAX_WAV_BYTES = 2**32 - 2**20  # Maximum size of a WAV file, which has a 32-bit length field.
+MAX_WAV_BYTES = 2**32 - 2**20  # Maximum size in bytes of a WAV file, which has a 32-bit length field.
 MIB = 2**20
 
 
@@ -70,7 +70,7 @@ class ClipFields(Fields):
     line: Annotated[int, Field(ge=0, le=10**9)] | None = None
     # Start time of a line in seconds, set only for its first clip.
     starts_s: Annotated[float, Field(ge=0, le=MAX_TIME_S)] | None = None
-    speaker: Annotated[Line, Field(max_length=120)] = ""  # Name in the subtitles.
+    speaker: Annotated[Line, Field(max_length=120)] = ""  # Name of the speaker in the subtitles.
 
     @model_validator(mode="after")
     def _one_of_both(self) -> ClipFields:

@@ -71,7 +71,7 @@ class SignIn:
             secret_key=secret,
             session_cookie="voicewright_session",
             max_age=SESSION_S,
-            same_site="none" if self._host else "lax",  # Other sites embed a Space in a frame.
+            same_site="none" if self._host else "lax",  # Other sites embed a Hugging Face Space in a frame.
             https_only=bool(self._host),
         )
         app.router.routes.extend(

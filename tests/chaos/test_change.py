@@ -17,7 +17,7 @@ from tests.support.app import App, running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
 
 SPOKEN = ("audio.done", None)
-WITHIN_S = 120.0  # Timeout of a start on a machine whose processors are all busy.
+WITHIN_S = 120.0  # Timeout of a start in seconds, on a machine whose processors are all busy.
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.fuzz.mutation import Mutation, mutator
 
 SLOWEST_S = 10  # Time limit of one input in seconds. A longer run counts as a hang.
-MAX_MESSAGE_BYTES = 128 * 2**10  # Maximum size of a WebSocket message.
+MAX_MESSAGE_BYTES = 128 * 2**10  # Maximum size of a WebSocket message in bytes.
 FIGURE = "Fuzzing by coverage"
 SLOW = {"document": 0.02}  # Slow targets, with their number of executions relative to other targets.
 EXECUTED = re.compile(r"stat::number_of_executed_units:\s+(\d+)")

@@ -16,7 +16,7 @@ from benchmarks.common.servers import BenchRuntime
 from tests.support.speech_client import Talk, talk
 
 TOGETHER = 12
-QUIET_S = 20.0  # Timeout in seconds for the release of all resources.
+QUIET_S = 20.0  # Timeout in seconds until all resources are released.
 FRAMES = 6  # Maximum number of frames of a request.
 AT_ONCE_MS = 1000  # Maximum milliseconds of an immediate refusal. A later refusal means that the request was queued.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
-START_S = 240.0  # Timeout of a start. The first import of torch and gradio is slow on a busy machine.
+START_S = 240.0  # Timeout of a start in seconds. Importing torch and gradio is slow on a busy machine.
 STOP_S = 60.0
 HURRY_S = 2.0
 READY = re.compile(r"Voicewright is ready at (http://\S+)")

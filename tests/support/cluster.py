@@ -28,7 +28,7 @@ from voicewright import Client, ConnectionLost, SpeechRefused, connect
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-cluster" / "bin" / "python"  # Python environment that also contains Ray.
 TEST_TIMEOUT_S = 120.0
-CHANGE_S = 480.0  # Timeout for replacing all replicas one after another on a busy machine.
+CHANGE_S = 480.0  # Timeout in seconds for replacing all replicas in turn on a busy machine.
 LONG = "It was a bright cold day in April, and the clocks were striking thirteen. " * 3
 SHORT = "The clocks were striking."
 

@@ -183,7 +183,8 @@ class InstantEngine:
         self._checkpoints = {entry.name: self._load(entry) for entry in registry.entries}
         self._lock = threading.Condition()
         self._commands: deque[Callable[[], None]] = deque()
-        self._sayings: dict[int, Saying] = {}  # Running and waiting requests by ticket, in order of arrival.
+        # Running and waiting requests in order of arrival. The key is the ticket (number) of the request.
+        self._sayings: dict[int, Saying] = {}
         self._tickets = 0
         self._frames = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)

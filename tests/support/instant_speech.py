@@ -15,7 +15,7 @@ from runtime.shared.speech_rate import expected_frames
 FRAME_SAMPLES = 1920  # Number of samples per frame.
 PACE = 0.5  # Ratio to the usual speaking time. Below 0.4, the page reports missing words.
 MIN_FRAMES = 6
-AUDIBLE = 0.02  # Minimum root mean square of a frame with speech.
+AUDIBLE = 0.02  # Minimum root mean square of the samples of a frame with speech (full scale is 1).
 MIN_GAIN = 0.4
 
 

@@ -59,7 +59,7 @@ class ScriptedEngine:
     """Speech engine that records all commands and emits only events that a test defines.
 
     Attributes:
-        script: Events of a request, keyed by its ticket. For other requests, the test calls `say`.
+        script: Events of a request, keyed by its ticket (number). For other requests, the test calls `say`.
         faults: Exception to raise, keyed by the name of the method that raises it.
         first_ticket: Number that differs from utterance numbers, so that a test notices if a session confuses them.
         commands: Name and arguments of each command after `submit`, in order.

@@ -19,11 +19,11 @@ import httpx
 Clock = Callable[[], float]  # Function that returns seconds.
 Found = TypeVar("Found")
 
-TEST_TIMEOUT_S = 60.0  # Timeout for events that happen immediately on an idle machine.
-POLL_INTERVAL_S = 0.01  # Poll interval for conditions that have no event to wait for.
-SLICE_S = 0.25  # Maximum duration of one wait of a loop, so that a stop is noticed before timeouts expire.
-LATE_S = 0.05  # Maximum delay of a wait that does not count as a stop.
-HELD_S = 1.0  # Maximum duration of a callback that does not count as a stop.
+TEST_TIMEOUT_S = 60.0  # Timeout in seconds for events that happen immediately on an idle machine.
+POLL_INTERVAL_S = 0.01  # Poll interval in seconds for conditions without an event to wait for.
+SLICE_S = 0.25  # Maximum seconds of one wait of a loop, so that a stop is noticed before timeouts expire.
+LATE_S = 0.05  # A wait that is delayed by more seconds counts as a stop of the process.
+HELD_S = 1.0  # A callback that takes more seconds counts as a stop of the process.
 
 
 class PatientSelector(selectors.DefaultSelector):
