@@ -14,7 +14,8 @@ log = logging.getLogger(__name__)
 
 PREFIX = "VOICEWRIGHT_"
 
-# Variables that the studio reads (studio/settings.py). The runtime that the studio starts has the same environment.
+# Environment variables that the studio reads (studio/settings.py). They are known here, because a runtime that the
+# studio starts inherits its environment.
 OF_THE_STUDIO = frozenset(
     {
         *("VOICEWRIGHT_RUNTIME_URL", "VOICEWRIGHT_TRANSCRIBER", "VOICEWRIGHT_DATA", "VOICEWRIGHT_VISITORS"),
@@ -30,7 +31,7 @@ OF_THE_STUDIO = frozenset(
         ),
     }
 )
-# Prefixes of variables that only tests read.
+# Prefixes of environment variables that only tests read.
 _OF_TESTS = (f"{PREFIX}TEST_", f"{PREFIX}TOUR", f"{PREFIX}RAYSERVICE_CRD")
 
 

@@ -10,5 +10,5 @@ from importlib.metadata import PackageNotFoundError, version
 def package_version() -> str:
     try:
         return version("voicewright")
-    except PackageNotFoundError:  # The package runs from a source tree without being installed.
+    except PackageNotFoundError:  # The package runs from its source tree and is not installed.
         return "unknown"

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
 
-# List of formats for error messages. Every format that FFmpeg can decode is accepted.
+# Formats that error messages name. Every format that FFmpeg can decode is accepted.
 SUPPORTED_FORMATS = "WAV, FLAC, OGG, MP3, M4A, AIFF or WebM"
 NO_SOUND = f"it is not a readable audio file; send {SUPPORTED_FORMATS}"
 UNSUPPORTED_FORMAT = f"its format is not supported; send {SUPPORTED_FORMATS}"
-MIN_RATE, MAX_RATE = 8_000, 192_000  # Sample rates in Hz.
+MIN_RATE, MAX_RATE = 8_000, 192_000  # Minimum and maximum sample rate in Hz.
 MAX_CHANNELS = 8
-PADDING_S = 0.1  # Silence that lossy codecs add at both ends. Resampling may add a sample.
-# Minimum energy of the mixed channels relative to the energy of a mix of independent channels. If the energy is lower,
-# the channels cancel each other out.
+PADDING_S = 0.1  # Seconds of silence that lossy codecs may add at both ends. Resampling may also add a sample.
+# Minimum energy of the mixed channels, as a fraction of the energy that a mix of independent channels would have. With
+# less energy, the channels cancel each other out.
 MIN_MIX = 0.1
 
 
@@ -53,7 +53,7 @@ class Downmix:
     count: int = 0  # Number of samples that were read.
     _blocks: list[NDArray[np.float32]] = field(default_factory=list)
     _energies: NDArray[np.float64] = field(default_factory=lambda: np.zeros(MAX_CHANNELS))
-    _mixed: float = 0.0  # Energy of the mean of the channels.
+    _mixed: float = 0.0  # Energy of the mean of all channels.
     _expected: float = 0.0  # Energy that the mean would have if the channels were independent.
 
     def add(self, block: NDArray[np.float32]) -> None:
@@ -68,7 +68,7 @@ class Downmix:
             mono = block[:, min(self.channel, channels - 1)]
         else:
             mono = block.mean(axis=1, dtype=np.float32)
-            with np.errstate(over="ignore", invalid="ignore"):  # Non-finite samples are refused later.
+            with np.errstate(over="ignore", invalid="ignore"):  # Samples that are not finite are refused later.
                 energies = np.einsum("ij,ij->j", block, block, dtype=np.float64)
                 self._energies[:channels] += energies
                 self._expected += float(energies.sum()) / channels**2

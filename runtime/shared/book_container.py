@@ -16,10 +16,11 @@ import av
 import av.container
 import av.stream
 
-# Codec of a cover image by the first bytes of the file.
+# Codec of a cover image, by the first bytes of the image.
 COVER_CODECS = {b"\xff\xd8\xff": "mjpeg", b"\x89PNG\r\n\x1a\n": "png"}
 
-# Maximum size of a cover in bytes. In base64, it must fit into a script together with the other fields.
+# Maximum size of a cover in bytes. Encoded in base64, the cover must fit into a book script together with the other
+# fields.
 MAX_COVER_BYTES = 640 * 2**10
 
 _URL_PREFIXES = ("data:image/jpeg;base64,", "data:image/png;base64,")
@@ -94,7 +95,7 @@ def _smaller(image: bytes) -> bytes:
     Raises:
         av.FFmpegError, ValueError: The data is not an image, or the image has too many pixels.
     """
-    # The demuxer is selected here, because one that FFmpeg detects might open other files.
+    # The demuxer is selected here. If FFmpeg selected it, a manipulated file could make FFmpeg open other files.
     reader = next((reader for magic, reader in _READERS.items() if image.startswith(magic)), None)
     if reader is None:
         raise ValueError("no picture")
@@ -143,10 +144,10 @@ def write_book(container: av.container.OutputContainer, book: Book) -> None:
     codec = None if book.cover is None else cover_codec(book.cover)
     if book.cover is None or codec is None:
         return
-    # These dimensions are a placeholder. Players read the real size from the image.
+    # The width and height are placeholders, because players read the real size from the image.
     stream = container.add_mux_stream(codec, width=600, height=600)
     stream.disposition = av.stream.Disposition.attached_pic
-    stream.metadata["comment"] = "Cover (front)"  # ID3's name of a front cover.
+    stream.metadata["comment"] = "Cover (front)"  # Description of a front cover in ID3.
     container.start_encoding()
     packet = av.Packet(book.cover)
     packet.stream = stream

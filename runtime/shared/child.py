@@ -23,7 +23,7 @@ def main() -> None:
 def _end_with_parent() -> None:
     while os.read(0, 1024):
         pass
-    os._exit(1)  # The parent has ended, and this process has no data to save.
+    os._exit(1)  # This process can exit immediately, because the parent has ended and no data must be saved.
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import regex
 
-TABLE_FILE = Path(__file__).with_suffix(".tsv")  # The file is written by tools/confusables.py.
-# Invisible characters, and combining marks that do not belong to a particular script.
+TABLE_FILE = Path(__file__).with_suffix(".tsv")  # Table of confusable characters, which tools/confusables.py generates.
+# Pattern of invisible characters, and of combining marks that do not belong to a particular script.
 _UNSEEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}[\p{Mn}&&\p{Script=Inherited}]]", regex.V1)
 _PALOCHKA = {ord("ӏ"): "l"}  # TR39 maps the palochka to i, but it looks like l in most fonts.
 

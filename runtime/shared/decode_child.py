@@ -12,10 +12,10 @@ import sys
 
 from runtime.shared.system import confine
 
-MEMORY_BYTES = 768 * 2**20  # Maximum address space in bytes. numpy and FFmpeg need 320 MB of it.
+MEMORY_BYTES = 768 * 2**20  # Maximum address space in bytes, of which numpy and FFmpeg need 320 MB.
 CPU_S = 5
 TOO_LARGE = f"it needs more than {MEMORY_BYTES // 2**20} MB to decode; send it as WAV"
-ANSWER_BYTES = 64 * 2**20  # Maximum size of the output in bytes. One minute at 192 kHz needs 46 MB.
+ANSWER_BYTES = 64 * 2**20  # Maximum size of the output in bytes. A recording of one minute at 192 kHz needs 46 MB.
 
 
 class Seekable(io.BytesIO):

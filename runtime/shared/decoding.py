@@ -22,23 +22,23 @@ from runtime.shared.audio import DecodedAudio
 from runtime.shared.decode_child import ANSWER_BYTES, CPU_S
 from runtime.shared.wav_reader import is_plain_wav, read_wav
 
-TIMEOUT_S = 30.0  # Timeout of a child process, including its start on a busy machine.
-POLL_INTERVAL_S = 0.25  # Polling interval for the exit of a child process.
+TIMEOUT_S = 30.0  # Timeout in seconds of a child process, including its start on a busy machine.
+POLL_INTERVAL_S = 0.25  # Interval in seconds between checks for the exit of a child process.
 PIECE_BYTES = 2**18
-MAX_PROCESSES = 2  # Maximum number of child processes. Each process may use its full memory limit.
+MAX_PROCESSES = 2  # Maximum number of child processes, because each process may use its full memory limit.
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.shared.decode_child")
-# Working directory of child processes, so that they can import this package.
+# Working directory of the child processes. It allows them to import this package.
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
     **{name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ},
-    "OPENBLAS_NUM_THREADS": "1",  # With one thread per core, OpenBLAS exceeds the memory limit.
+    "OPENBLAS_NUM_THREADS": "1",  # One thread is used, because one thread per core would exceed the memory limit.
 }
 
 TOO_SLOW = f"it takes longer than {CPU_S} s to decode; send a shorter recording, or WAV"
 CRASHED = "the decoder crashed on it; send it as WAV"
 
-KILLED_RETURN_CODE = -9  # Return code of a process that was killed by the timeout or the limit of CPU time.
+KILLED_RETURN_CODE = -9  # Return code of a process that was killed at the timeout or at its limit of CPU time.
 
 _turn = threading.BoundedSemaphore(MAX_PROCESSES)
 
@@ -100,7 +100,7 @@ def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEO
                 child.wait()
         finally:
             ended.set()
-            child.kill()  # The child is still running if it has sent too much output.
+            child.kill()  # The child is still running if its output has exceeded the limit.
             giving.join()
             alarm.join()
     return answer, child.returncode
@@ -141,7 +141,7 @@ def _understood(answer: bytes, if_none: str) -> DecodedAudio:
     try:
         reply = json.loads(head)
         if "rate" in reply:
-            # The samples are copied, because `np.frombuffer` of bytes is read-only.
+            # The samples are copied, because an array from `np.frombuffer` is read-only.
             return DecodedAudio(np.frombuffer(samples, np.float32).copy(), int(reply["rate"]))
         kind = ReferenceTooLong if reply["code"] == ReferenceTooLong.code else BadReferenceAudio
         refusal = kind(**reply["facts"])

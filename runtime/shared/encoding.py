@@ -23,17 +23,17 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.book_container import Book, mp4_tags, write_book
 
-AI_COMMENT = "AI-generated speech"  # Tag "comment" of containers that support tags.
+AI_COMMENT = "AI-generated speech"  # Value of the tag "comment" in containers that support tags.
 SPEEDS = (0.25, 4.0)
-VOLUME_RANGE = (0.05, 4.0)  # If the volume is above 1, a limiter keeps peaks below -1 dBFS.
-BIT_RATE_RANGE = (16_000, 160_000)  # Minimum and maximum in bit/s.
-# RIFF chunk ids of the supported tags.
+VOLUME_RANGE = (0.05, 4.0)  # Minimum and maximum factor of the volume. Above 1, a limiter keeps peaks below -1 dBFS.
+BIT_RATE_RANGE = (16_000, 160_000)  # Minimum and maximum bit rate in bit/s.
+# RIFF chunk id of each supported tag.
 TAGS_IN_WAV = {"title": "INAM", "comment": "ICMT", "software": "ISFT", "date": "ICRD"}
-DATA_CHUNK_OFFSET = 36  # Offset inside the 44-byte header of a WAV file.
-UNKNOWN_SIZE = 0xFFFFFFFF  # Length field of a WAV file whose length is unknown.
+DATA_CHUNK_OFFSET = 36  # Offset of the data chunk in the 44-byte header of a WAV file.
+UNKNOWN_SIZE = 0xFFFFFFFF  # Value of the length field in a WAV file whose length is unknown.
 
 _BYTES_PER_SAMPLE = 2
-_MIN_STEP_TEMPO = 0.5  # Minimum tempo of one atempo filter. Slower speech needs two filters.
+_MIN_STEP_TEMPO = 0.5  # Minimum tempo of one atempo filter of FFmpeg. Slower speech needs two filters.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +48,13 @@ class Format:
     container: str = ""
     samples: str = "s16"  # Sample format of the codec.
     bit_rate: int | None = None
-    frame_ms: int | None = None  # Frame length in ms, or None for the codec's default.
+    frame_ms: int | None = None  # Duration of a frame in ms, or None for the default of the codec.
     codec_options: dict[str, str] = field(default_factory=dict)
     container_options: dict[str, str] = field(default_factory=dict)
-    live_options: dict[str, str] = field(default_factory=dict)  # Container options for streams of unknown length.
-    has_own_tags: bool = True  # False if the container drops non-standard tags, which are then added to the comment.
+    # Additional container options for streams whose length is unknown.
+    live_options: dict[str, str] = field(default_factory=dict)
+    # False if the container drops non-standard tags. Their values are then added to the tag "comment".
+    has_own_tags: bool = True
 
 
 # These options avoid delays. By default, Ogg collects one second of Opus per page, and FLAC has frames of 0.1 s and a
@@ -85,7 +87,7 @@ FORMATS: dict[str, Format] = {
     "wav": Format(media_type="audio/wav"),
     "pcm": Format(media_type="audio/pcm"),
 }
-# Audiobook format. It needs the complete file, so it is not available for responses.
+# Audiobook format. It is not available for responses, because it needs the complete file.
 M4B = Format(
     media_type="audio/mp4",
     codec="aac",
@@ -246,12 +248,13 @@ class _Coded:
         self._rate = rate
         self._samples = form.samples
         is_complete = out is not None
-        # If the container writes to a file, it writes the lengths into its header at the end.
+        # If the output is a file, the container writes the lengths into the header at the end.
         self._out: IO[bytes] | _Pipe = _Pipe() if out is None else out
         options = {"flush_packets": "1", **form.container_options, **({} if is_complete else form.live_options)}
         self._container = av.container.open(self._out, "w", format=form.container, options=options)
         self._container.metadata.update(tags if form.has_own_tags else mp4_tags(tags))
-        # If no client is waiting, the codec's default frame length is used, because it gives smaller files.
+        # If no client is waiting for the audio, the default frame length of the codec is used, because it gives smaller
+        # files.
         frame = {} if is_complete or form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
         stream = self._container.add_stream(codec, rate=rate, options={**form.codec_options, **frame}, layout="mono")
         self._stream = cast(av.audio.stream.AudioStream, stream)
@@ -263,9 +266,10 @@ class _Coded:
         self._made = 0
 
     def __del__(self) -> None:
-        # Container and stream reference each other, and the codec's threads run until the container is closed. There is
-        # no `close` method because a worker thread may still run `add` when the response is aborted.
-        container = getattr(self, "_container", None)  # The attribute is missing if __init__ has failed.
+        # The container is closed here, because it and the stream reference each other, and the codec's threads run
+        # until it is closed. There is no method `close`, because a worker thread may still run `add` when the response
+        # is aborted.
+        container = getattr(self, "_container", None)  # The attribute is missing if `__init__` has failed.
         if container is not None:
             with contextlib.suppress(av.FFmpegError):
                 container.close()
@@ -277,7 +281,7 @@ class _Coded:
         return self._taken()
 
     def finish(self) -> bytes:
-        if not self._made:  # Without samples, the codec would write an unreadable file.
+        if not self._made:  # Without any samples, the codec would write a file that cannot be read.
             self.add(bytes(_BYTES_PER_SAMPLE))
         self._container.mux(self._stream.encode(None))
         self._container.close()

@@ -22,11 +22,11 @@ import httpx
 
 from runtime.errors import AddressRefused, MessageTooLarge, MoreThan, SpeechError
 
-FETCH_TIMEOUT_S = 5.0  # Timeout from the start of the first request to the last byte.
+FETCH_TIMEOUT_S = 5.0  # Maximum seconds from the start of the first request to the last byte.
 MAX_URL_CHARS = 2048  # Maximum number of characters of a URL.
 PORT = 443
 
-# Label of a host name. The last label must have a letter, which excludes IP addresses in all notations.
+# Pattern of a label in a host name. The last label must contain a letter, which excludes IP addresses in any notation.
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _ADDRESS = re.compile(
     rf"https://(?P<host>(?:{_LABEL}\.)+(?=[a-z0-9-]*[a-z]){_LABEL})(?::443)?(?P<target>/[!-\[\]-~]*|\?[!-\[\]-~]*)?",
@@ -34,7 +34,7 @@ _ADDRESS = re.compile(
 )
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
-# The httpx logger logs every URL.
+# The logger of httpx would log every URL.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 Resolve = Callable[[str], list[str]]
@@ -80,7 +80,7 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner:
             return is_public(str(inner))
-        if ip.is_site_local:  # `is_global` is also true for these deprecated addresses.
+        if ip.is_site_local:  # `is_global` is also true for these site-local addresses, which are deprecated.
             return False
     return ip.is_global and not ip.is_multicast and not ip.is_reserved and not ip.is_unspecified
 
@@ -133,12 +133,12 @@ class Fetcher:
         target = web_address_of(address, self._where)
         result: list[bytes | SpeechError] = []
         sockets: list[socket.socket] = []
-        # Resolvers have no timeout, so they run in a separate thread, which is abandoned at the deadline.
+        # A DNS resolver has no timeout. Therefore it runs in a separate thread, which is abandoned at the deadline.
         reading = threading.Thread(target=lambda: result.append(self._outcome(target, max_bytes, sockets)), daemon=True)
         reading.start()
         reading.join(self._seconds)
         if not result:
-            for connection in sockets:  # A closed connection ends a thread that reads from a slow server.
+            for connection in sockets:  # The connections are closed to end a thread that reads from a slow server.
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
             self._refuse(self._late)
@@ -185,7 +185,7 @@ class Fetcher:
         ):
             if self._redirects and response.is_redirect:
                 source = httpx.URL(f"https://{address.host}{address.target.decode()}")
-                # `join` percent-encodes the non-ASCII characters that some servers send in a location.
+                # Some servers send non-ASCII characters in the header Location, which `join` percent-encodes.
                 target = source.join(response.headers["location"]).copy_with(fragment=None)
                 return web_address_of(str(target), self._where)
             if response.status_code != 200:

@@ -43,7 +43,8 @@ def read_any(file: BinaryIO, *, limit_s: float) -> DecodedAudio:
     try:
         return mixed_down(partial(_read, file, limit_s))
     except (av.FFmpegError, ValueError):
-        raise BadReferenceAudio(why=NO_SOUND) from None  # FFmpeg's message may contain bytes of the client's file.
+        # The original error is dropped, because its message may contain bytes of the client's file.
+        raise BadReferenceAudio(why=NO_SOUND) from None
 
 
 def _read(file: BinaryIO, limit_s: float, mix: Downmix) -> int:
@@ -58,7 +59,7 @@ def _read(file: BinaryIO, limit_s: float, mix: Downmix) -> int:
         _replace_custom_layout(stream.codec_context)
         rate, last = 0, None
         for frame in _frames(container, stream):
-            # The header may be wrong. For example, HE-AAC declares half of its sample rate.
+            # The values in the header may be wrong. For example, HE-AAC declares half of its real sample rate.
             check_shape(frame.sample_rate, frame.layout.nb_channels)
             rate = rate or frame.sample_rate
             if last != (last := (frame.format.name, frame.layout.name, frame.sample_rate)):
@@ -101,10 +102,10 @@ def _replace_custom_layout(context: av.AudioCodecContext) -> None:
 def _is_audio(name: str) -> bool:
     try:
         return av.Codec(name, "r").type == "audio"
-    except UnknownCodecError:  # FFmpeg can encode this codec but not decode it.
+    except UnknownCodecError:  # FFmpeg knows the codec, but can only encode it.
         return False
 
 
-# Playlists (HLS, DASH, concat) refer to other files and URLs, so protocols are disabled. Video decoders are disabled as
-# well.
+# Protocols are disabled, because playlists (HLS, DASH, concat) refer to other files and URLs. Video decoders are also
+# disabled.
 OPTIONS = {"protocol_whitelist": "none", "codec_whitelist": ",".join(filter(_is_audio, av.codecs_available))}

@@ -7,7 +7,7 @@ import unicodedata
 from urllib.parse import quote
 
 MAX_NAME_CHARS = 60  # Maximum number of characters of a name without its suffix.
-# Names of Windows devices, which Windows opens even if a suffix follows.
+# Names of Windows devices. Windows opens the device even if the name has a suffix.
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)", re.IGNORECASE)
 
 

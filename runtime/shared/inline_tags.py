@@ -27,7 +27,7 @@ NEUTRAL = "neutral"
 DEFAULT_PAUSE_S = "0.5"
 
 _BRACKET = re.compile(r"\[[^\[\]\n]*")
-# Characters that may start a tag. The key is True if square brackets are tags, and False if they are text.
+# Characters that may start a tag. The key True means that square brackets are tags, and False that they are text.
 _OPENERS = {True: re.compile(r"[\[<]"), False: re.compile("<")}
 _PAUSE = re.compile(
     r"(?:pause|break)(?:\s*[\s:=]\s*(\d{1,6}(?:[.,]\d{1,6})?)\s*(ms|milliseconds?|s|secs?|seconds?)?)?", re.IGNORECASE
@@ -83,8 +83,8 @@ class InlineTags:
         self._brackets = brackets
         self._max_break_s = max_break_s
         self._tail = ""  # Text that is held back because it may be the start of a tag.
-        self._last = " "  # The last returned character.
-        # True if white space after a removed tag is dropped because there is white space before the tag.
+        self._last = " "  # Last character that was returned.
+        # True if white space after a removed tag must be dropped, because there is also white space before the tag.
         self._joins = False
         self._paused_s = 0.0
 
@@ -118,7 +118,7 @@ class InlineTags:
                 self._tail = text[at:]
                 text = text[:at]
                 break
-            if end == at:  # The bracket is text.
+            if end == at:  # The bracket is ordinary text.
                 at += 1
                 continue
             items += self._plain(text[start:at])
@@ -244,7 +244,7 @@ class ReadText:
 
     def __init__(self, limits: Limits, *, brackets: bool) -> None:
         self._tags = InlineTags(limits, brackets=brackets)
-        self._last = " "  # The last returned character.
+        self._last = " "  # Last character that was returned.
 
     def add(self, text: str) -> str:
         """Append text and return the new text without tags.

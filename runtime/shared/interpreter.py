@@ -8,11 +8,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SWITCH_INTERVAL_S = 0.0005  # Thread switch interval in seconds.
-YIELDING_INTERVAL_S = 50e-6  # Switch interval during long work on a background thread.
+SWITCH_INTERVAL_S = 0.0005  # Seconds after which a thread must release the GIL if another thread waits for it.
+YIELDING_INTERVAL_S = 50e-6  # Value of the same interval while a background thread does long work.
 
 _lock = threading.Lock()
-_usual_intervals_s: list[float] = []  # Original interval, once for each thread inside `yielding`.
+_usual_intervals_s: list[float] = []  # Original interval in seconds, once for each thread that is inside `yielding`.
 
 
 def switch_often() -> None:

@@ -16,18 +16,20 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.audio import DecodedAudio, resample
 
-LOUDNESS_RANGE_LUFS = (-40.0, -5.0)  # Minimum and maximum loudness that a request may specify.
-SILENCE_LUFS = -70.0  # Level below which BS.1770 ignores audio.
+LOUDNESS_RANGE_LUFS = (-40.0, -5.0)  # Minimum and maximum loudness in LUFS that a request may specify.
+SILENCE_LUFS = -70.0  # Loudness in LUFS below which BS.1770 ignores audio.
 CEILING_DBTP = -1.0
-MAX_GAIN_DB = 30.0  # Maximum gain. More gain would amplify the noise of nearly silent audio.
+MAX_GAIN_DB = 30.0  # Maximum gain in dB. A higher gain would amplify the noise of nearly silent audio.
 
 _MEASURED_SAMPLES = 10 * SAMPLE_RATE  # Number of samples that are measured at once.
-_OVERSAMPLING = 4  # Oversampling factor of BS.1770, to find peaks between samples.
-_BLOCK_SAMPLES = SAMPLE_RATE // 1000  # The limiter's gain is constant within a block.
+_OVERSAMPLING = 4  # Oversampling factor of BS.1770 for finding peaks between samples.
+# Number of samples in a block of 1 ms, in which the gain of the limiter is constant.
+_BLOCK_SAMPLES = SAMPLE_RATE // 1000
 _RAMP_BLOCKS = 6  # Number of blocks in which the gain changes before and after a peak.
 _PASSES = 4
 _LIMITED_SAMPLES = 600 * SAMPLE_RATE  # Number of samples that are limited at once.
-_OVERLAP_SAMPLES = 200 * _BLOCK_SAMPLES  # The overlap is longer than the reach of limiter and resampler.
+# Number of samples by which two parts overlap. It is larger than the reach of the limiter and the resampler.
+_OVERLAP_SAMPLES = 200 * _BLOCK_SAMPLES
 
 
 def measure_loudness(samples: NDArray[np.int16]) -> float | None:
@@ -147,7 +149,7 @@ def _limited_gains(samples: NDArray[np.int16], gain: float, ceiling: float) -> N
 
     Shapes: [N] -> [blocks].
     """
-    ceiling -= 2 / 32768  # Rounding to 16 bits may raise a peak by this amount.
+    ceiling -= 2 / 32768  # The ceiling is lowered, because rounding to 16 bits may raise a peak by this amount.
     gains = np.full(_blocks(samples), gain)
     # The changing gain of the first pass may raise a peak between two samples. The second pass removes this peak.
     for _ in range(2):
@@ -196,7 +198,7 @@ def _smoothed(needed: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     padded = np.pad(needed, _RAMP_BLOCKS, mode="edge")
     least = np.lib.stride_tricks.sliding_window_view(padded, 2 * _RAMP_BLOCKS + 1).min(axis=1)
-    # Window of 2 * _RAMP_BLOCKS - 1 blocks, without the zeros at its ends.
+    # Hann window of 2 * _RAMP_BLOCKS - 1 blocks, without the zeros at both ends.
     window = np.hanning(2 * _RAMP_BLOCKS + 1)[1:-1]
     return np.convolve(np.pad(least, _RAMP_BLOCKS - 1, mode="edge"), window / window.sum(), mode="valid")
 

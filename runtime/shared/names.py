@@ -15,9 +15,9 @@ import regex
 from runtime.errors import InvalidBlend, InvalidConfig
 
 MAX_NAME_CHARS = 64  # Maximum number of characters of a name.
-STORED_PREFIX = "voice:"  # Prefix that selects a stored voice and never a speaker.
+STORED_PREFIX = "voice:"  # Prefix of a name that selects a stored voice and never a speaker.
 MAX_TAG_CHARS, MAX_TAGS = 32, 16
-JOINERS = frozenset("\u200c\u200d")  # Invisible characters that Persian and emoji need.
+JOINERS = frozenset("\u200c\u200d")  # Invisible characters that are allowed, because Persian and emoji need them.
 # Unicode categories of invisible characters: controls, bidirectional overrides, surrogates and line ends.
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
@@ -26,7 +26,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 _BLEND = re.compile(r"(?P<first>.+):(?P<first_weight>[^:+]*)\+(?P<second>.+):(?P<second_weight>[^:+]*)", re.DOTALL)
 _WEIGHT = re.compile(r"(?:0|1|0?\.\d{1,6}|1\.0{1,6})")
-_WEIGHT_SUM_TOLERANCE = 0.001  # Maximum difference between the sum of the weights and 1.
+_WEIGHT_SUM_TOLERANCE = 0.001  # Maximum difference between 1 and the sum of the weights.
 
 Named = tuple[str, float]  # Name and weight of a voice in a blend.
 

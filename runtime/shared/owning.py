@@ -32,12 +32,12 @@ class Owned(Generic[StoreType, Item, Edit]):
     Thread: any.
     """
 
-    not_yours: ClassVar[type[SpeechError]]  # Error for the change of a shared item.
-    too_many: ClassVar[type[SpeechError]]  # Error for an item above the limit.
+    not_yours: ClassVar[type[SpeechError]]  # Error for a request to change a shared item.
+    too_many: ClassVar[type[SpeechError]]  # Error for a new item above the limit.
 
     own: StoreType
-    common: StoreType | None = None  # Shared items, or None if `own` has the shared items.
-    max_items: int = 0  # Maximum number of own items, or 0 if it is unlimited.
+    common: StoreType | None = None  # Shared items. None if the shared items are in `own`.
+    max_items: int = 0  # Maximum number of own items, or 0 for no limit.
 
     def find(self, item_id: str) -> Item | None:
         """Return the item with this id, or None.

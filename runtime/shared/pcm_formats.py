@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 
-MIN_RATE, MAX_RATE = 8_000, 48_000  # Sample rates in Hz.
+MIN_RATE, MAX_RATE = 8_000, 48_000  # Minimum and maximum sample rate in Hz.
 
 Samples = NDArray[np.float32]
 

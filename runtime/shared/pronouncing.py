@@ -19,23 +19,24 @@ import regex
 
 from runtime.shared.inline_tags import is_tag
 
-# Word, replacement, and optionally True if the case must match.
+# Word and replacement. The optional third element is True if upper and lower case must match.
 Entry = tuple[str, str] | tuple[str, str, bool]
 
-# Scripts without spaces between words. A word may start and end at any character.
+# Scripts without spaces between words, in which a word may start and end at any character.
 _SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _IN_A_WORD = rf"(?![{_SPACELESS}])[\p{{L}}\p{{M}}\p{{N}}]"
 _WORD_LIKE = regex.compile(_IN_A_WORD)
 _STARTS_WORD = regex.compile(rf"(?<!{_IN_A_WORD})")
 _ENDS_WORD = regex.compile(rf"(?!{_IN_A_WORD})")
-# Position at which a number can start. It prevents a match of the 5 in 3.5.
+# Pattern of a position at which a number can start. It prevents a match of the 5 in 3.5.
 _STARTS_NUMBER = regex.compile(r"(?<!\p{N}[.,])")
 _ENDS_NUMBER = regex.compile(r"(?![.,]\p{N})")
-_MAX_GAP = 8  # Maximum white space between two words of an entry, in characters.
+_MAX_GAP = 8  # Maximum number of white-space characters between two words of an entry.
 _GAP = regex.compile(r"\s+")
-_FLAGS = regex.V0 | regex.IGNORECASE  # V0 maps each character to one character, as JavaScript does.
+# The flag V0 maps each character to one character when case is ignored, as JavaScript does.
+_FLAGS = regex.V0 | regex.IGNORECASE
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]<>")
-_LOOKBEHIND_CHARS = 2  # Number of characters before a match that determine if it is a whole word.
+_LOOKBEHIND_CHARS = 2  # Number of characters before a match that are needed to decide if it is a whole word.
 
 
 class Dictionary:
@@ -177,7 +178,7 @@ class Line:
         self.offsets: list[int] = []
         at = 0
         for gap in _GAP.finditer(text):
-            # A longer gap becomes two spaces, which no entry contains, so no match extends across the gap.
+            # Longer white space becomes two spaces. No entry contains two spaces, so no match extends across them.
             spaces = " " if len(gap[0]) <= _MAX_GAP else "  "
             parts += text[at : gap.start()], spaces
             self.offsets += range(at, gap.start() + len(spaces))
@@ -196,7 +197,8 @@ class GrowingPronunciation:
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
-        self._text = ""  # Characters that were already returned (as context), followed by the text that is held back.
+        # Characters that were already returned and are kept as context, followed by the text that is held back.
+        self._text = ""
         self._given = 0  # Number of returned characters at the start of `_text`.
 
     def add(self, text: str) -> str:
@@ -303,7 +305,7 @@ def _in_one_case(text: str) -> str:
 @lru_cache(4096)
 def _letter_in_one_case(character: str) -> str:
     folded = character.upper().lower()
-    # The dotless i is a separate letter, not a case of i.
+    # The dotless i is a separate letter and not another case of i.
     return character if character == "ı" or len(folded) > 1 else folded
 
 

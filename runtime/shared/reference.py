@@ -16,12 +16,14 @@ from runtime.settings import Limits
 from runtime.shared.audio import resample
 from runtime.shared.decoding import decode
 
-# Peak below which a recording counts as silent (-60 dBFS), for example because the microphone was muted.
+# Peak amplitude below which a recording counts as silent (-60 dBFS), for example because the microphone was muted.
 SILENCE = 1e-3
-# Size limit for files of the operator: one minute in the largest format. The limit of uploads is
+# Maximum size in bytes of a local file of the operator: one minute in the largest format. Uploads have the limit
 # `Limits.max_upload_bytes`.
 MAX_LOCAL_FILE_BYTES = 512 * 2**20
-MAX_PEAK = 4.0  # Float files may exceed full scale, but a peak above +12 dB suggests another unit.
+# Maximum peak of a recording. Float files may exceed full scale, but a peak above +12 dB suggests that the samples have
+# another unit.
+MAX_PEAK = 4.0
 
 
 def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:

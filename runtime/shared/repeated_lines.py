@@ -19,7 +19,8 @@ class RepeatedLines(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        # Time of the last logged message, and number of suppressed messages since then, by source line.
+        # For each source line, the time of the last logged message and the number of messages that were suppressed
+        # since then.
         self._places: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import regex
 
-# Languages that are written in each script, by the first word of the language names in checkpoints.
+# For each script, the languages that use it. A language is the first word of its name in checkpoints.
 WRITTEN_BY = {
     "Han": ("chinese", "japanese", "korean"),
     "Bopomofo": ("chinese",),
@@ -17,9 +17,9 @@ WRITTEN_BY = {
     "Hangul": ("korean",),
     "Cyrillic": ("russian",),
 }
-# Scripts that are used in all languages: Latin letters, and Greek letters and common characters as symbols (ℝ, ʼ).
+# Scripts that texts in all languages may use. Greek letters and common characters are used as symbols (ℝ, ʼ).
 EVERYWHERE = ("Latin", "Greek", "Common", "Inherited")
-DIALECT = "dialect"  # All dialects in checkpoints are Chinese.
+DIALECT = "dialect"  # Part of the names of dialects in checkpoints. All of them are dialects of Chinese.
 
 
 def strange_script(text: str, languages: Iterable[str]) -> str:

@@ -6,10 +6,10 @@ import re
 
 import regex
 
-WIDE_ENDS = "。！？｡"  # Sentence marks that need no following space.
+WIDE_ENDS = "。！？｡"  # Marks that end a sentence without a space after them.
 
-# End of a sentence. A match contains no letter or digit. Ambiguous quotes belong to the preceding text unless a letter
-# follows. In French, a space precedes closing quotes.
+# Pattern of the end of a sentence, paragraph or clause. A match contains no letter or digit. A straight quote belongs
+# to the text before it unless a letter follows. In French, closing quotes have a space before them.
 MARK = re.compile(
     r"""
     (?P<end> [.!?…。！？｡]+ (?: [)\]}）］】」』》〉”’»›] | ["'“‘«‹*_`] (?![^\W_]) | [ \u00a0\u202f]»(?![^\W_]) )* )
@@ -19,10 +19,10 @@ MARK = re.compile(
     re.VERBOSE,
 )
 PARAGRAPH_END = re.compile(r"[^\W_][^\n]*\n[^\S\n]*\n\s*\Z")
-TAIL_CHARS = 64  # Number of characters that are searched at the end of a text.
-SPOKEN = re.compile(r"[^\W_]")  # Letter or digit, as in str.isalnum.
+TAIL_CHARS = 64  # Number of characters at the end of a text that are searched for the end of a sentence.
+SPOKEN = re.compile(r"[^\W_]")  # Pattern of a letter or digit, as in str.isalnum.
 
-# Abbreviations, before a name or a number, whose full stop does not end a sentence.
+# Abbreviations before a name or a number. Their full stop does not end a sentence.
 TITLE = re.compile(
     r"""
     mr | mrs | ms | mx | messrs | dr | prof | st | mt | rev | hon | gen | col | capt | lt | sgt | gov | sen | rep | pres
@@ -39,8 +39,8 @@ NUMBERED = re.compile(
     re.VERBOSE,
 )
 WORD_BEFORE = re.compile(r"\S*\Z")
-MAX_WORD_CHARS = 32  # Number of characters that are searched before a full stop.
-# Particles and verbs of speaking, which continue the sentence after a quotation.
+MAX_WORD_CHARS = 32  # Maximum number of characters of a word that is searched before a full stop.
+# Particles and verbs of speaking after a quotation. They show that the sentence continues.
 QUOTATIVE = regex.compile(
     r"""
     と(?!ころ|にかく|ても|きどき|りあえず|うとう|もかく|もあれ|もだち|つぜん)
@@ -51,7 +51,7 @@ QUOTATIVE = regex.compile(
     regex.VERBOSE,
 )
 QUOTATIVE_STARTS = regex.compile(r"[とっをなの이라하\p{Han}]")
-QUOTATIVE_CHARS = 8  # Maximum length of a match in characters.
+QUOTATIVE_CHARS = 8  # Maximum number of characters of a match of QUOTATIVE.
 CLOSING_QUOTES = "」』》〉”’»›\"'"
 OPENERS = "\"'“„‚‘«‹»›([{¿¡*_`"
 
@@ -118,7 +118,7 @@ def is_short(text: str, stop: int, following: str) -> bool:
     """
     found = WORD_BEFORE.search(text[max(0, stop - MAX_WORD_CHARS) : stop])
     word = found[0].lstrip(OPENERS) if found else ""
-    last = re.split("[.-]", word)[-1].lower()  # For example, the last part of "z.B" or "J.-P".
+    last = re.split("[.-]", word)[-1].lower()  # For example, the last part of "z.B" is "b", and that of "J.-P" is "p".
     return (
         (len(last) == 1 and _has_case(last))
         or (len(word) <= 2 and word.isdecimal())

@@ -8,21 +8,23 @@ from functools import lru_cache
 
 import regex
 
-# Frames of 80 ms per character at normal speed. Alphabetic scripts have about 15 letters per second, and syllabic
-# scripts about 4.5 characters per second. A digit takes as long as a word.
+# Number of frames (80 ms each) that a character takes at normal speed. Alphabetic scripts have about 15 letters per
+# second, and syllabic scripts about 4.5 characters per second. A digit takes as long as a word.
 LETTER_FRAMES = 0.85
 SYLLABLE_FRAMES = 2.8
 DIGIT_FRAMES = 4.0
 FRAME_S = 0.08
-MIN_DURATION_RATIO = 0.4  # Minimum duration relative to the normal duration, without pauses and punctuation.
-PACE_RANGE = (0.15, 3.0)  # Plausible ratio between normal and recorded duration, which is 2 to 45 letters per second.
+# Minimum duration of speech as a fraction of the normal duration. Pauses and punctuation are not counted.
+MIN_DURATION_RATIO = 0.4
+# Plausible ratios between the normal and the recorded duration. They correspond to 2 to 45 letters per second.
+PACE_RANGE = (0.15, 3.0)
 
-BEAT_FRAMES = 3  # Pause at a comma in frames (a quarter of a second).
+BEAT_FRAMES = 3  # Number of frames of the pause at a comma (a quarter of a second).
 MAX_BEATS = 20
-# Symbols that are spoken. Emoji are excluded because checkpoints do not speak them. Rows of symbols such as === and ###
-# are excluded as well.
+# Pattern of symbols that are spoken. It excludes emoji, which checkpoints do not speak, and repeated symbols such as
+# === and ###.
 NAMED_SYMBOL = regex.compile(r"[\p{Sc}%‰&@§°℃℉№©®™×÷±√∞≈≠≤≥]|(?<![+#=])[+#=](?![+#=])")
-GAP_FRAMES = 2  # Minimum pause between two sentences in frames.
+GAP_FRAMES = 2  # Minimum number of frames of the pause between two sentences.
 _SENTENCE_GAP = re.compile(r"[^\W_][.!?…]+\s+(?=[^\W_])|[。！？]\s*(?=[^\W_])|[^\W_]\s*\n\s*\n")
 SENTENCE_MARK = re.compile(r"[.!?…。！？]")
 DRAWN_OUT = re.compile(r"(\w)\1{2,}")

@@ -21,7 +21,7 @@ class Spelling:
     def __init__(self) -> None:
         self._tail = ""  # Text that is held back because it may be the start of a tag.
         self._is_spelling = False
-        self._last = ""  # Last character of the returned text.
+        self._last = ""  # Last character of the text that was returned.
 
     def add(self, text: str) -> str:
         """Append text and return the new converted text that is final.

@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import regex
 
-MAX_TAG_CHARS = 300  # Maximum length of a tag in characters. A longer match is text.
+MAX_TAG_CHARS = 300  # Maximum number of characters of a tag. A longer match is treated as text.
 
-_BARE_ELEMENTS = "speak|break|emphasis|prosody|p|s|spell"  # Names of elements that may have no attributes.
+_BARE_ELEMENTS = "speak|break|emphasis|prosody|p|s|spell"  # Names of elements that need no attributes.
 _IN_NEED = "say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40}"
 _NAME = f"(?:{_BARE_ELEMENTS}|{_IN_NEED})"
 _ATTRIBUTE = r"""\s+[a-z_][\w:.-]*\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s"'<>]+?)"""
-# End of a tag without a closing bracket: the position after a quotation mark that no further attribute follows.
+# Pattern of the end of a tag without a closing bracket. It is the position after a quotation mark if no attribute
+# follows.
 _UNCLOSED = r"""(?<=["'])(?=\s*[\w:.-]+\s+\w|\s*[\w:.-]*\s*[^\s\w:.=/>-])"""
-# Case-insensitive pattern of a tag. It has no groups, so it can be part of another pattern.
+# Pattern of a tag, which must be compiled with IGNORECASE. It has no groups, so it can be a part of another pattern.
 PATTERN = (
     rf"<(?:{_NAME}(?:{_ATTRIBUTE})+(?:\s*/?>|{_UNCLOSED})|(?:{_BARE_ELEMENTS})\s*/?>|/\s*{_NAME}\s*>|\?xml\s[^<>]*\?>)"
 )
 TAG = regex.compile(PATTERN, regex.IGNORECASE)
-# Text in angle brackets that may become a tag if its words are replaced.
+# Pattern of text in angle brackets that may become a tag if its words are replaced.
 MAY_BECOME_TAG = r"</?\s*(?:\p{L}[^<>\n]{0,300}|\p{N}[^<>\s]{0,300})>"
-IN_TAG = rf"</?{_NAME}[^<>\n]{{0,{MAX_TAG_CHARS}}}(?:>|\Z)"  # A tag, possibly cut off by the end of the text.
+# Pattern of a tag that may be cut off by the end of the text.
+IN_TAG = rf"</?{_NAME}[^<>\n]{{0,{MAX_TAG_CHARS}}}(?:>|\Z)"
 
 _BREAK = regex.compile(r"<break\b", regex.IGNORECASE)
 _SEPARATOR = regex.compile(r"</?\s*(?:break|p|s|speak)\b", regex.IGNORECASE)
@@ -32,7 +34,8 @@ _TIME = regex.compile(
     regex.IGNORECASE,
 )
 _STRENGTH = regex.compile(r"""\sstrength\s*=\s*["'“”]?\s*([a-z-]+)""", regex.IGNORECASE)
-# Pauses of Azure: https://learn.microsoft.com/azure/ai-services/speech-service/speech-synthesis-markup-structure
+# Seconds of pause for each value of `strength`, as in Azure:
+# https://learn.microsoft.com/azure/ai-services/speech-service/speech-synthesis-markup-structure
 _STRENGTH_S = {"none": 0.0, "x-weak": 0.25, "weak": 0.5, "medium": 0.75, "strong": 1.0, "x-strong": 1.25}
 
 

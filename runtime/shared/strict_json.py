@@ -7,11 +7,11 @@ import math
 from typing import Any, NoReturn
 
 BYTE_ORDER_MARK = "\ufeff"
-MAX_DEPTH = 32  # Maximum nesting depth. The page's own objects have a depth of 6.
-# Maximum number of digits of an integer. Seeds and counts have fewer, and such an integer can still be converted to a
-# float.
+MAX_DEPTH = 32  # Maximum depth of nested values. Objects that the page sends have at most a depth of 6.
+# Maximum number of digits of an integer. Seeds and counts are shorter, and integers of this length can still be
+# converted to a float.
 MAX_DIGITS = 100
-MAX_BODY_VALUES = 2**17  # Maximum number of values in an HTTP body. They are parsed in 5 ms, while the GIL is held.
+MAX_BODY_VALUES = 2**17  # Maximum number of values in an HTTP body. Parsing them takes 5 ms, in which the GIL is held.
 
 
 def has_more_values(text: str | bytes, limit: int) -> bool:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import regex
 
-# Text in brackets is a style if all its words are in these lists and at least one is in the first list.
+# Words of styles. Text in brackets is a style if all its words are in STYLES or QUALIFIERS and at least one word is in
+# STYLES.
 STYLES = """
 afraid amazed amused angrily angry annoyed anxious anxiously authoritative awe awkward bored breathless breathy bright
 brightly brisk briskly calm calming calmly cautious cautiously cheerful cheerfully chuckle chuckles chuckling cold
@@ -60,7 +61,8 @@ con e molto più poco quasi tono troppo voce
 и но очень почти с голосом чуть
 매우 아주 조금 목소리로 거의
 """
-# Chinese and Japanese have no spaces. Each part between commas must be one of these words, with optional particles.
+# Words of styles in Chinese and Japanese, which have no spaces. Each part between commas must be one of these words,
+# with optional particles.
 WIDE_STYLES = """
 开心 高兴 快乐 愉快 欢快 兴奋 激动 悲伤 伤心 难过 忧伤 忧郁 沮丧 生气 愤怒 恼怒 害怕 恐惧 惊恐 紧张 焦虑 担心
 惊讶 吃惊 震惊 平静 冷静 镇定 温柔 温暖 柔和 轻柔 亲切 友好 严肃 庄重 庄严 认真 正式 疲惫 疲倦 累 累了 困倦

@@ -31,9 +31,9 @@ with suppress(ImportError):
     _resource = resource
 
 _NVIDIA = "/dev/nvidiactl"
-_EDEADLOCK = 36  # Windows returns this error if another process still holds the lock.
+_EDEADLOCK = 36  # Error number of Windows if another process still holds the lock.
 
-# On systems without sessions, this flag prevents Ctrl-C from reaching the child process.
+# Flag for systems without sessions. It prevents Ctrl-C from reaching the child process.
 NEW_GROUP = 0x200 if sys.platform == "win32" else 0
 
 
@@ -59,7 +59,7 @@ def lock(descriptor: int) -> None:
     if _fcntl is not None:
         _fcntl.flock(descriptor, _fcntl.LOCK_EX)
     elif _msvcrt is not None:
-        while True:  # On Windows, LK_LOCK raises an error after ten seconds, so it is repeated.
+        while True:  # On Windows, LK_LOCK raises an error after 10 s, so the call is repeated.
             try:
                 os.lseek(descriptor, 0, os.SEEK_SET)
                 _msvcrt.locking(descriptor, _msvcrt.LK_LOCK, 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-# Message templates by pydantic's error type. The values come from the error's context.
+# Message template for each of pydantic's error types. The values come from the context of the error.
 _REASONS = {
     "missing": "it is required and was not given",
     "extra_forbidden": "there is no such field",

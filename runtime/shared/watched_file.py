@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-POLL_INTERVAL_S = 0.5  # Interval between checks of the file.
+POLL_INTERVAL_S = 0.5  # Minimum seconds between two checks of the file.
 
 Value = TypeVar("Value")
 

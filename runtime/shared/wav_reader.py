@@ -17,9 +17,9 @@ from runtime.errors import BadReferenceAudio
 from runtime.shared.audio import UNSUPPORTED_FORMAT, DecodedAudio, Downmix, check_length, check_shape, mixed_down
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-# Suffix of a subformat GUID that contains a plain format code.
+# Last bytes of a subformat GUID whose first bytes are a plain format code.
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
-MAX_CHUNKS = 256  # Maximum number of chunks before the samples. Recorders write only a few.
+MAX_CHUNKS = 256  # Maximum number of chunks before the samples. Recorders write only a few chunks.
 UNKNOWN_SIZES = {0, 0xFFFFFFFF}  # Values of the size field that streaming writers use for an unknown length.
 
 
@@ -86,7 +86,7 @@ def _format_chunk(data: bytes) -> bytes | None:
 
 def _tag(chunk: bytes) -> int | None:
     if len(chunk) < 16:
-        return PCM  # The format chunk is too short, and `read_wav` refuses it.
+        return PCM  # The format chunk is too short, so `read_wav` will refuse the file.
     tag = int.from_bytes(chunk[:2], "little")
     if tag == EXTENSIBLE:
         return int.from_bytes(chunk[24:26], "little") if chunk[26:40] == GUID_TAIL else None
@@ -126,7 +126,8 @@ def _floats(raw: memoryview, layout: WavLayout) -> NDArray[np.float32]:
     Shapes: n * channels samples in `raw` -> [n * channels].
     """
     if layout.is_float:
-        with np.errstate(over="ignore"):  # A double may overflow float32. The result is then not finite.
+        # The conversion of a double to float32 may overflow. The result is then not finite.
+        with np.errstate(over="ignore"):
             return np.frombuffer(raw, f"<f{layout.bits // 8}").astype(np.float32)
     if layout.bits == 8:
         return (np.frombuffer(raw, np.uint8).astype(np.float32) - 128) / np.float32(128)

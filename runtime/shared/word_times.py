@@ -15,14 +15,15 @@ from itertools import accumulate
 
 from runtime.request import SAMPLE_RATE
 
-_PER_LETTER_S = 0.07  # Average duration of a letter including white space, at about 14 letters per second.
+_PER_LETTER_S = 0.07  # Average duration in seconds of a letter, including white space (about 14 letters per second).
 _PER_SYLLABLE_S = 0.22
-# Scripts without spaces. Each character is at least one syllable and counts as a word.
+# Characters of scripts without spaces. Each character is at least one syllable and counts as a word.
 _SYLLABIC = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_UNSPACED_LETTERS = _SYLLABIC.replace("\uac00-\ud7af", "")  # Korean has spaces between words.
-# One word with its surrounding white space.
+# Characters of these scripts without Korean, which has spaces between words.
+_UNSPACED_LETTERS = _SYLLABIC.replace("\uac00-\ud7af", "")
+# Pattern of one word with the white space around it.
 _WORD = re.compile(rf"\s*(?:[{_UNSPACED_LETTERS}][^\s\w]*|[^\s{_UNSPACED_LETTERS}]+)\s*")
-MAX_CUE_CHARS = 84  # Maximum number of characters of a caption, which has two lines.
+MAX_CUE_CHARS = 84  # Maximum number of characters of a caption with two lines.
 _ENDS = tuple(".!?…。！？")
 _CLOSING_MARKS = "\"'”’»）)]"  # Characters that may follow the final mark of a sentence.
 _IS_SYLLABLE = re.compile(rf"[{_SYLLABIC}]")
@@ -66,10 +67,10 @@ class WordTimes:
     """Estimator of the times at which the words of a streamed text are spoken."""
 
     def __init__(self) -> None:
-        self._tail = ""  # End of the text, which may be part of a longer word.
+        self._tail = ""  # End of the text. Later text may continue its last word.
         self._spans: deque[str] = deque()
         self._samples = 0
-        self._returned_until_s = 0.0  # End time of the returned words in seconds.
+        self._returned_until_s = 0.0  # End time in seconds of the last returned word.
 
     def add(self, text: str) -> None:
         """Append text that will be spoken after the earlier text."""

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 
-GRID_S = 0.01  # Window length for the detection by loudness.
-# Minimum level of speech relative to the loudest window: -40 dB, which is below any consonant of a usable recording.
+GRID_S = 0.01  # Duration in seconds of a window in the detection by loudness.
+# Minimum level of speech relative to the loudest window (-40 dB). Every consonant of a usable recording is louder.
 QUIET = 1e-2
 
-ENTER, LEAVE = 0.5, 0.35  # Speech starts at the first likelihood and ends below the second.
+ENTER, LEAVE = 0.5, 0.35  # Likelihood above which speech starts, and likelihood below which it ends.
 SHORTEST_S = 0.25  # Minimum duration of speech in seconds. Shorter bursts are clicks.
-GAP_S = 0.1  # Minimum duration of a gap in seconds. Shorter gaps belong to a word.
+GAP_S = 0.1  # Minimum duration of a gap in seconds. A shorter gap is a part of a word.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,23 +14,25 @@ from runtime.request import SAMPLE_RATE
 from runtime.shared.speech_rate import expected_seconds, is_another_text
 from runtime.voices.activity import Activity, window_levels
 
-# Range of the duration of speech in seconds. Shorter references describe a voice poorly, and longer references make
-# every request slower.
+# Range of the duration of speech in seconds that is recommended. Shorter references describe a voice poorly, and longer
+# references make every request slower.
 SHORT_S, LONG_S = 3.0, 30.0
 FULL_SCALE = 0.998
-MAX_CLIPPED_SHARE = 5e-4  # Maximum fraction of samples at full scale. Single peaks are below this fraction.
-NOISY_DB = 20.0  # Minimum difference in dB between speech and pauses. A quiet room gives 40 dB.
-QUIET_DB = -40.0  # Minimum level of the speech relative to full scale.
-SILENCE = 1e-5  # Level that is reported for digital silence (-100 dB).
-WORD_END_S = 0.1  # Seconds of a word's audio before and after its detected speech.
-PAUSES_S = 0.2  # Minimum total seconds of pauses for measuring noise.
+MAX_CLIPPED_SHARE = 5e-4  # Maximum fraction of samples at full scale. A few single peaks do not exceed it.
+# Minimum difference in dB between the level of speech and the level of pauses. A recording in a quiet room has 40 dB.
+NOISY_DB = 20.0
+QUIET_DB = -40.0  # Minimum level of the speech in dB relative to full scale.
+SILENCE = 1e-5  # Level that replaces the level of digital silence (-100 dB).
+WORD_END_S = 0.1  # Seconds before and after detected speech that may still contain audio of a word.
+PAUSES_S = 0.2  # Minimum total seconds of pauses that are needed to measure the noise.
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0
-MIN_TREBLE_SHARE = 3e-6  # Minimum fraction of energy above TELEPHONE_HZ (-55 dB). Normal speech has 1000 times as much.
+# Minimum fraction of the energy that is above TELEPHONE_HZ (-55 dB). Normal speech has 1000 times as much.
+MIN_TREBLE_SHARE = 3e-6
 SPECTRUM_SAMPLES = 1024
 
-# Bounds for the ratio between the transcript's expected duration and the duration of the speech. The speech rates of
-# speakers differ by a factor of two.
+# Maximum and minimum ratio between the expected duration of the transcript and the duration of the speech. The speech
+# rates of two speakers may differ by a factor of two.
 MAX_TRANSCRIPT_RATIO, MIN_TRANSCRIPT_RATIO = 1.8, 0.4
 
 
@@ -62,8 +64,8 @@ def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
     """
     levels = window_levels(samples, activity.window_s)
     spoken = activity.windows[: len(levels)]
-    # The mean of a pause includes the beats of background music, which a low quantile would miss. The median pause is
-    # used, because one pause may contain a cough.
+    # The level of a pause is its mean, because a low quantile would miss the beats of background music. The median of
+    # all pauses is used, because one pause may contain a cough.
     pauses = [pause for each in activity.pauses(WORD_END_S) if len(pause := levels[each])]
     can_tell = sum(map(len, pauses)) * activity.window_s >= PAUSES_S
     noises = sorted(float(np.sqrt((pause**2).mean())) for pause in pauses)

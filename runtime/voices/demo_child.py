@@ -19,8 +19,9 @@ from pathlib import Path
 
 from runtime.shared.system import confine
 
-MEMORY_BYTES = 512 * 2**20  # Maximum address space in addition to that of the imports.
-CPU_S = 5  # Maximum CPU time in addition to that of the imports.
+# Number of bytes of address space that the process may use in addition to that of its imports.
+MEMORY_BYTES = 512 * 2**20
+CPU_S = 5  # Seconds of CPU time that the process may use in addition to that of its imports.
 NOT_OF_THE_DEMO = "it is no voice of the official Qwen3-TTS demo"
 
 
@@ -43,7 +44,7 @@ def main() -> None:
             tensors["codes"] = codes.detach().long().contiguous()
         head = {"text": str(text) if "codes" in tensors else None}
         data = save(tensors)
-    except Exception:  # An untrusted file can raise any error in torch.
+    except Exception:  # A file from an untrusted source can cause any exception in torch.
         head, data = {"why": NOT_OF_THE_DEMO}, b""
     sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + data)
 

@@ -13,10 +13,11 @@ from runtime.settings import Limits
 from runtime.voices.activity import Activity, by_loudness
 from runtime.voices.checks import Advice, Levels, advise, check_transcript, levels_of
 
-MARGIN_S = 0.1  # Seconds to keep before and after detected speech, because onsets and decays are quieter.
-# Seconds of silence after the reference. Without it, generated speech would continue the last sound of the reference.
+MARGIN_S = 0.1  # Seconds before and after detected speech that are kept, because words start and end quietly.
+# Seconds of silence that are appended to the reference. Without them, generated speech would continue the last sound of
+# the reference.
 PAUSE_S = 0.5
-MIN_SPEECH_S = 1.0  # Minimum duration of detected speech in seconds. With less speech, the detection is not reliable.
+MIN_SPEECH_S = 1.0  # Minimum seconds of detected speech. With less speech, the detection is not reliable.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +25,8 @@ class Examination:
     """Result of checking a recording and its transcript, before a voice is stored."""
 
     seconds: float
-    speech_s: float  # Duration of speech without pauses.
-    start_s: float  # Start in seconds of the part that is kept, including a margin.
+    speech_s: float  # Seconds of speech without pauses.
+    start_s: float  # Time in seconds at which the part to keep starts, including a margin.
     end_s: float
     levels: Levels
     advice: tuple[Advice, ...]
@@ -40,7 +41,7 @@ class PreparedRecording:
     """
 
     samples: NDArray[np.float32]
-    speech_s: float  # Duration of speech without pauses.
+    speech_s: float  # Seconds of speech without pauses.
     advice: tuple[Advice, ...]
 
 
@@ -127,7 +128,8 @@ def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
     If the network finds too little speech, the windows are detected by loudness.
     """
     from runtime.voices.speech_detector import (
-        find_speech,  # This imports torch, which takes seconds. Most processes create no voices.
+        # This import loads torch, which takes seconds. Most processes create no voices and do not need it.
+        find_speech,
     )
 
     speech = find_speech(samples)

@@ -17,7 +17,7 @@ from runtime.shared.names import name_key
 from runtime.voices.voice import VoiceCard
 
 FILE = "index.sqlite"
-LOCK_TIMEOUT_S = 2.0  # Timeout of the write lock in seconds.
+LOCK_TIMEOUT_S = 2.0  # Timeout in seconds for the write lock.
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS voices_2 (
@@ -36,9 +36,9 @@ class IndexEntry:
     """Row of the index for one voice file: metadata of the voice, or an error."""
 
     file: str
-    version: str  # Version of the file, which changes whenever the file changes.
+    version: str  # Version of the file. It changes whenever the file changes.
     card: VoiceCard | None = None
-    prompts: frozenset[str] = frozenset()  # Fingerprints of the checkpoints for which the voice has prompts.
+    prompts: frozenset[str] = frozenset()  # Fingerprints of the checkpoints for which the voice has a prompt.
     problem: str | None = None
 
 
@@ -72,7 +72,7 @@ class Index:
                     path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
                 )
                 connection.execute("PRAGMA journal_mode = WAL")
-                # A crash may destroy the index because it can be rebuilt from the files.
+                # The index is not protected against a crash, because it can be rebuilt from the files.
                 connection.execute("PRAGMA synchronous = OFF")
                 return cls(connection)
             except sqlite3.OperationalError:  # The database is read-only or locked, or the disk is full.

@@ -33,17 +33,19 @@ from runtime.voices.listing import SUFFIX, UNREADABLE_SUFFIX, VoiceFileProblem, 
 from runtime.voices.voice import Edit, Voice, VoiceCard, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
 
-# Reason for a file that may become readable later: disk or network failure, missing permission, or too many open files.
+# Reason for a file that may become readable later. Causes are disk or network failures, missing permissions, and too
+# many open files.
 CANNOT_BE_READ = "it cannot be read"
 NO_FILE = "it is no regular file"
 
 log = logging.getLogger(__name__)
 
-MAX_READS_PER_CALL = 8  # Maximum number of files that `cards` and `find` read per call, which takes about 20 ms.
-STALE_STAMP = 0  # Timestamp that no folder has, which forces another scan.
-UNREAD_VERSION = ""  # Version of files that cannot be read.
-COPY_SETTLE_S = 60.0  # A file that has not changed for this time counts as completely copied.
-SETTLED_NS = 100_000_000  # Another change within this time in ns may leave a folder's timestamp unchanged.
+# Maximum number of files that one call of `cards` or `find` reads. Reading them takes about 20 ms.
+MAX_READS_PER_CALL = 8
+STALE_STAMP = 0  # Timestamp that no folder can have. It forces another scan.
+UNREAD_VERSION = ""  # Version of a file that could not be read.
+COPY_SETTLE_S = 60.0  # Seconds without a change after which a file counts as completely copied.
+SETTLED_NS = 100_000_000  # Nanoseconds in which another change may leave the timestamp of a folder unchanged.
 
 
 def library_folder(voices: str, data: str = "") -> Path:
@@ -68,10 +70,10 @@ class Library:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.fingerprint: str | None = None  # Fingerprint of the Base checkpoint whose prompts are used.
+        self.fingerprint: str | None = None  # Fingerprint of the Base checkpoint whose prompts are used, or None.
         self._lock = threading.RLock()
         self._index: Index | None = None
-        self._entries: dict[str, IndexEntry] = {}  # Entries by file name, as in the index.
+        self._entries: dict[str, IndexEntry] = {}  # Entries by file name. The index contains the same entries.
         self._listing = VoiceListing()
         self._unreadable_files: tuple[str, ...] = ()  # Names of damaged files that were renamed.
 
@@ -316,7 +318,7 @@ class Library:
             True if no further files have changed.
         """
         files = self._files()
-        if files is None:  # The folder cannot be read now, but its known voices may still exist.
+        if files is None:  # The folder cannot be read now, but the voices that were found earlier may still exist.
             return False
         if not files and self._index is None:
             return True
@@ -385,7 +387,7 @@ class Library:
         except SpeechError as error:
             is_unread = error.facts.get("why") == CANNOT_BE_READ
             return replace(entry, problem=str(error), version=UNREAD_VERSION if is_unread else version)
-        except Exception:  # A faulty file must not hide the other files.
+        except Exception:  # An error in one file must not hide the other files.
             log.exception("%s could not be read", file)
             return replace(entry, problem="It cannot be read.")
         if voice.id != voice_id:
@@ -417,7 +419,7 @@ def read_file(path: Path, max_bytes: int) -> bytes:
         # Symbolic links are not followed, and named pipes do not block.
         descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
         try:
-            # This check is first because os.fdopen would leak the descriptor of a folder.
+            # This check comes first, because os.fdopen would not close the descriptor of a folder.
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise VoiceFileInvalid(why=NO_FILE)
             with open(descriptor, "rb", closefd=False) as file:

@@ -28,11 +28,11 @@ class VoiceFileProblem:
 class VoiceListing:
     """Immutable listing of the voices and problems in a folder."""
 
-    stamp: int | None = None  # Modification time of the folder in ns, or None if the folder does not exist.
+    stamp: int | None = None  # Time in ns at which the folder was modified, or None if it does not exist.
     cards: tuple[VoiceCard, ...] = ()
     by_id: Mapping[str, VoiceCard] = field(default_factory=dict)
     by_name: Mapping[str, VoiceCard] = field(default_factory=dict)
-    # Fingerprints of each voice's prompts, by voice id.
+    # For each voice id, the fingerprints of the voice's prompts.
     prompts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     problems: tuple[VoiceFileProblem, ...] = ()
 

@@ -28,11 +28,12 @@ from runtime.voices.voice_file import IMPORTED_FINGERPRINT, MAX_BYTES, MAX_HEADE
 
 ZIP_MAGIC = b"PK\x03\x04"
 COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.voices.demo_child")
-GAP_S = 0.3  # Silence between two recordings of a profile in seconds.
+GAP_S = 0.3  # Seconds of silence between two recordings of a profile.
 NOT_OF_VOICEBOX = "it is no profile of voicebox"
 LEFT_OUT = "The profile has {count} recordings; {left} of them did not fit and were left out."
 
-_reader_lock = threading.Lock()  # A reader process imports torch and needs much memory, so only one may run at a time.
+# Lock with which only one reader process runs at a time, because it imports torch and needs much memory.
+_reader_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,7 +86,8 @@ def read_other_file(data: bytes, limits: Limits) -> Profile | DemoVoice:
     names = {member.filename for member in members}
     if {"manifest.json", "samples.json"} <= names:
         return _voicebox(archive, limits)
-    if any(member.compress_type != zipfile.ZIP_STORED for member in members):  # PyTorch would unpack data of any size.
+    # Compressed members are refused, because PyTorch would unpack them to any size.
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
         _refuse(NOT_OF_THE_DEMO)
     return _demo(data)
 
@@ -164,10 +166,10 @@ def _demo(data: bytes) -> DemoVoice:
     try:
         header = parse_object(head)
         arrays = load(tensors) if "text" in header else {}
-        # Arrays of safetensors are read-only, which torch does not support, so they are copied.
+        # The arrays are copied, because safetensors returns read-only arrays, which torch does not support.
         codes = arrays["codes"].copy() if "codes" in arrays else None
         prompt = VoicePrompt(fingerprint=IMPORTED_FINGERPRINT, x_vector=arrays["x_vector"].copy(), codes=codes)
-    except Exception:  # The process has crashed, was killed, or was compromised by the file.
+    except Exception:  # The reader process has crashed, was killed, or was manipulated by the file.
         _refuse(NOT_OF_THE_DEMO)
     return DemoVoice(prompt=prompt, transcript=header["text"])
 

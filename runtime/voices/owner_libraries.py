@@ -35,7 +35,7 @@ class OwnerLibrary(Owned[Library, VoiceCard, Edit]):
     not_yours = VoiceNotYours
     too_many = TooManyVoices
 
-    max_pronunciations: int = 0  # Maximum number of own dictionaries, or 0 if it is unlimited.
+    max_pronunciations: int = 0  # Maximum number of own pronunciation dictionaries, or 0 for no limit.
 
     @property
     def pronunciations(self) -> OwnerDictionaries:

@@ -21,9 +21,9 @@ from runtime.shared.audio import DecodedAudio, resample
 from runtime.shipped import shipped
 from runtime.voices.activity import Activity, by_likelihood
 
-RATE_HZ = 16_000  # Sample rate of the detection network.
-WINDOW_SAMPLES = 512  # A window is 32 ms.
-CONTEXT_SAMPLES = 64  # The network also gets these samples before a window.
+RATE_HZ = 16_000  # Sample rate in Hz of the detection network.
+WINDOW_SAMPLES = 512  # Number of samples in a window of 32 ms.
+CONTEXT_SAMPLES = 64  # Number of samples before a window that the network also receives.
 WEIGHTS = shipped("runtime", "assets/silero-vad") / "model.safetensors"
 
 
@@ -58,7 +58,8 @@ class _Network(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stft = nn.Conv1d(1, 258, 256, stride=128, bias=False)  # Real parts, followed by imaginary parts.
+        # The output channels are the real parts, followed by the imaginary parts.
+        self.stft = nn.Conv1d(1, 258, 256, stride=128, bias=False)
         sizes = ((129, 128, 1), (128, 64, 2), (64, 64, 2), (64, 128, 1))
         self.convolutions = nn.ModuleList(
             nn.Conv1d(inputs, outputs, 3, stride, padding=1) for inputs, outputs, stride in sizes

@@ -24,14 +24,14 @@ class VoiceCard:
     language: str = "auto"
     description: str | None = None
     tags: tuple[str, ...] = ()
-    transcript: str | None = None  # None if only the x-vector of the recording is used.
-    seconds: float = 0.0  # Duration of the reference audio without the silence at its end.
+    transcript: str | None = None  # Transcript of the recording, or None if only the x-vector is used.
+    seconds: float = 0.0  # Duration of the reference audio in seconds, without the silence at its end.
     file_bytes: int = 0
-    created_at: float = 0.0  # Unix time.
-    consent: str | None = None  # Consent of the speaker, as written by the uploader.
-    # Origin of the voice: model, seed, description and other values.
+    created_at: float = 0.0  # Unix time at which the voice was created.
+    consent: str | None = None  # Text about the speaker's consent, as written by the uploader.
+    # Origin of the voice: model, seed, description and other values by name.
     provenance: dict[str, str] = field(default_factory=dict)
-    advice: tuple[str, ...] = ()  # Advice from the checks of the recording.
+    advice: tuple[str, ...] = ()  # Advice that the checks of the recording have given.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Consent:
 
     words: str  # Text of the consent.
     who: str = ""  # Name of the speaker, or "" if unknown.
-    when: float = 0.0  # Unix time.
+    when: float = 0.0  # Unix time of the consent.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,8 +58,8 @@ class Voice:
     language: str = "auto"
     description: str | None = None
     tags: tuple[str, ...] = ()
-    transcript: str | None = None  # Exact transcript of the reference, or None if only the x-vector is used.
-    created_at: float = 0.0  # Unix time.
+    transcript: str | None = None  # Exact transcript of the recording, or None if only the x-vector is used.
+    created_at: float = 0.0  # Unix time at which the voice was created.
     consent: Consent | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class Edit:
     """Changes to a stored voice, where None means no change."""
 
     name: str | None = None
-    description: str | None = None  # New description, where an empty string removes the old description.
+    description: str | None = None  # New description, or None for no change. An empty string removes the description.
     tags: tuple[str, ...] | None = None
 
     def apply_to(self, voice: Voice) -> Voice:

@@ -26,10 +26,10 @@ from runtime.voices.voice import Consent, Voice
 
 FORMAT, VERSIONS = "voicewright.voice", ("1", "2", "3")
 OTHER_VERSION = f"its version is not {' or '.join(VERSIONS)}"
-# Voices are written in the first version that supports their content, so that older programs can read them.
-TAGS_VERSION = "2"  # First version with tags.
-PROMPT_ONLY_VERSION = "3"  # Version for voices that have one prompt instead of a recording.
-IMPORTED_FINGERPRINT = "imported"  # Placeholder for an unknown checkpoint of a prompt.
+# A voice is written in the lowest version that supports its content, so that older programs can read it.
+TAGS_VERSION = "2"  # First version of the format that supports tags.
+PROMPT_ONLY_VERSION = "3"  # Version of the format for voices that have one prompt and no recording.
+IMPORTED_FINGERPRINT = "imported"  # Fingerprint of a prompt whose checkpoint is unknown.
 
 MAX_BYTES = 16 * 2**20
 MAX_HEADER_BYTES = 256 * 2**10
@@ -37,9 +37,9 @@ MAX_REFERENCE_S = 120
 MAX_PROMPTS = 8
 MAX_X_VECTOR = 8192
 MAX_FRAMES, MAX_CODEBOOKS, MAX_CODE = 4096, 64, 2**20
-MAX_TRANSCRIPT, MAX_WORDS = 4096, 500  # Maximum number of characters of the transcript, and of any other text.
-MAX_KEY = 64  # Maximum number of characters of a provenance key.
-MAX_ENTRIES = 32  # Maximum number of entries in provenance and in advice.
+MAX_TRANSCRIPT, MAX_WORDS = 4096, 500  # Maximum numbers of characters of the transcript and of any other text.
+MAX_KEY = 64  # Maximum number of characters in a key of the provenance.
+MAX_ENTRIES = 32  # Maximum number of entries in the provenance, and in the advice.
 
 LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,31}")
 
@@ -95,7 +95,7 @@ def read_voice(data: bytes) -> Voice:
     metadata = _checked_header(data)
     try:
         tensors: Tensors = load(data)
-    except Exception:  # The safetensors library raises undocumented exceptions.
+    except Exception:  # The safetensors library raises exceptions that are not documented.
         _refuse("its tensors are not at the offsets of its header")
     checksum = metadata.pop("sha256")
     if _checksum(tensors, metadata) != checksum:
@@ -189,7 +189,7 @@ def _prompts(tensors: Tensors) -> dict[str, VoicePrompt]:
             _refuse("a prompt lacks its x-vector, or holds numbers that are not finite")
         if codes is not None and (codes.min() < 0 or codes.max() >= MAX_CODE):
             _refuse("a prompt holds codes that no codebook has")
-        # Arrays of safetensors are read-only, which torch does not support, so they are copied.
+        # The arrays are copied, because safetensors returns read-only arrays, which torch does not support.
         prompts[fingerprint] = VoicePrompt(
             fingerprint=fingerprint, x_vector=x_vector.copy(), codes=None if codes is None else codes.copy()
         )
@@ -247,7 +247,7 @@ def _optional_text(metadata: Mapping[str, str], name: str, max_chars: int) -> st
 def _text(value: object, max_chars: int) -> str:
     if not isinstance(value, str) or len(value) > max_chars or "\x00" in value:
         raise ValueError("text")
-    value.encode()  # The call raises UnicodeEncodeError (a ValueError) for a lone surrogate.
+    value.encode()  # This call raises UnicodeEncodeError (a ValueError) if the text has a lone surrogate.
     return value
 
 

@@ -13,20 +13,20 @@ from starlette.types import Receive, Scope, Send
 
 from runtime.errors import Busy, Expired, MethodNotAllowed, SpeechError, UnknownRoute, WebSocketOnly
 
-# Path prefixes of the APIs. They include paths without a route.
+# Path prefixes of each API. They also match paths without a route.
 CARTESIA = ("/tts/", "/voices", "/pronunciation-dicts")
 ELEVENLABS = (
     *("/v1/text-to-speech/", "/v1/text-to-dialogue", "/v1/user", "/v1/voices", "/v2/voices"),
     "/v1/pronunciation-dictionaries",
 )
 
-# Routes, longest first, that clients with a wrong base URL request without /v1 or with a double /v1.
+# Routes that clients with a wrong base URL request without /v1 or with a double /v1. The longest routes are first.
 _V1_ROUTES = (
     *("/v1/audio/speech/batch", "/v1/audio/speech/stream", "/v1/audio/speech", "/v1/audio/voices", "/v1/audio/models"),
     *("/v1/audio/pronunciations", "/v1/models", "/v1/text-to-speech", "/v1/text-to-dialogue"),
 )
 
-DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # Prefixes of paths whose error format is not OpenAI's format.
+DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # Prefixes of paths whose error format differs from OpenAI's format.
 
 _ELEVENLABS_FIELD_NAMES = {"language": "language_code"}
 
@@ -123,7 +123,7 @@ def elevenlabs_field(error: SpeechError) -> str | None:
     return _ELEVENLABS_FIELD_NAMES.get(error.param, error.param) if error.param else None
 
 
-_RETRY_AFTER_S = 2.0  # Retry-After in seconds for errors without such a value.
+_RETRY_AFTER_S = 2.0  # Value in seconds of the header Retry-After for errors that have no such value.
 
 
 class _ErrorResponse(JSONResponse):
@@ -173,7 +173,7 @@ def error_response(error: SpeechError, headers: dict[str, str] | None = None, **
     if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, Expired):
-        # On an open connection, the remaining data of this request would be parsed as the next request.
+        # If the connection stayed open, the remaining data of this request would be parsed as the next request.
         headers["Connection"] = "close"
     return _ErrorResponse(error, headers, extra)
 

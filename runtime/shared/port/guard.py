@@ -24,7 +24,7 @@ from runtime.shared.port.errors import error_response
 from runtime.shared.port.limits import ConnectionCaps
 from runtime.shared.port.origins import SAFE_METHODS, Hosts, Origins, may_use, network_of
 
-OPEN_ROUTES = frozenset({"/health", "/ready"})  # Routes without access checks.
+OPEN_ROUTES = frozenset({"/health", "/ready"})  # Routes that do not need an access check.
 
 
 class AccessCheck(ABC):
@@ -93,11 +93,12 @@ class RequestGuard(AccessCheck):
         Raises:
             UnknownRoute, HostRefused, TooManyConnections, OriginRefused: A check failed, in this order.
         """
-        # No route matches a path with a line break, even if its last part accepts any path.
+        # Paths with a line break are refused, because no route matches them, even if its last part accepts any path.
         if "\n" in scope["path"] or not _DOTS.isdisjoint(scope["path"].replace("\\", "/").split("/")):
             raise UnknownRoute(hint="")
         headers = Headers(scope=scope)
-        # Gradio uses X-Forwarded-Host as the page's URL, and many proxies forward the client's value.
+        # X-Forwarded-Host is also checked, because Gradio uses it as the URL of the page, and many proxies forward the
+        # value of the client.
         forwarded = [name.strip() for line in headers.getlist("x-forwarded-host") for name in line.split(",")]
         if not all(map(self._hosts.allow, [*headers.getlist("host"), *forwarded])):
             raise HostRefused

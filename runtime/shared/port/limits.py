@@ -111,9 +111,9 @@ def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
 
 
 MIN_BYTES_PER_S = 1024
-MAX_SEND_BYTES = 2**16  # Maximum size of a piece that is sent at once.
-GRACE_S = 30.0  # Total waiting time in seconds before the minimum data rate is enforced.
-_MAX_DIGITS = 19  # Maximum number of digits of a Content-Length header.
+MAX_SEND_BYTES = 2**16  # Maximum number of bytes that are sent at once.
+GRACE_S = 30.0  # Total seconds of waiting before the minimum data rate is enforced.
+_MAX_DIGITS = 19  # Maximum number of digits in a Content-Length header.
 
 
 async def body_pieces(
@@ -219,7 +219,8 @@ async def send_stream(
             body = piece[start : start + MAX_SEND_BYTES]
             await pass_on({"type": "http.response.body", "body": body, "more_body": True})
             if len(piece) >= MAX_SEND_BYTES:
-                await asyncio.sleep(0)  # Without this, a client that reads fast would block the other tasks.
+                # This call lets other tasks run, which a client that reads fast would otherwise block.
+                await asyncio.sleep(0)
 
     await pass_on({"type": "http.response.start", "status": status, "headers": headers})
     await pass_on_piece(first)

@@ -123,14 +123,15 @@ def _origin(word: str) -> Origin | None:
     except ValueError:
         return None
     is_whole = not (parts.path or parts.query or parts.fragment) and parts.username is None
-    has_host = bool(parts.hostname or parts.scheme == "file")  # WebViews of apps send file:// for their own pages.
+    # The scheme file is accepted, because WebViews of apps send file:// for their own pages.
+    has_host = bool(parts.hostname or parts.scheme == "file")
     if not (parts.scheme and has_host and is_whole and word.isascii() and word.isprintable()) or " " in word:
         return None
     return parts.scheme, parts.hostname or "", port or _PORTS.get(parts.scheme)
 
 
 _LOOPBACK = frozenset({"localhost", "*.localhost"})
-# Private domains. Nobody can register them on the internet, so no untrusted page can use them.
+# Names of private domains. Nobody can register them on the internet, so no untrusted page can use them.
 _PRIVATE = frozenset({"*.local", "*.internal", "*.home.arpa", "*.lan", "*.test"})
 ANY = "*"
 
@@ -151,13 +152,15 @@ class Hosts:
         """
         env = os.environ if env is None else env
         entries = {word.strip().lower() for word in names.split(",") if word.strip()} | {address.lower()} | _LOOPBACK
-        # Other machines may use the short name of this machine or container.
+        # True if a host name without a dot is accepted. Other machines may use such a short name of this machine or
+        # container.
         self._takes_bare = not _is_loopback(address)
         if self._takes_bare:
             entries |= _PRIVATE
         self._names = entries
         self._endings = tuple(word[1:] for word in entries if word.startswith("*."))
-        # A Hugging Face Space is only accessible through the platform's proxy, whose host names the platform chooses.
+        # In a Hugging Face Space, any host name is accepted. Only the platform's proxy can reach it, and the platform
+        # chooses the names.
         self._any = ANY in self._names or bool(env.get("SPACE_ID"))
 
     def allow(self, header: str) -> bool:
@@ -196,7 +199,9 @@ def _is_loopback(address: str) -> bool:
         return address.lower() == "localhost"
 
 
-_IPV6_NETWORK_BITS = 64  # Internet providers assign at least a /64 network to each customer.
+# Number of leading bits of an IPv6 address that identify a customer. Internet providers assign at least a /64 network
+# to each customer.
+_IPV6_NETWORK_BITS = 64
 _UNIQUE_LOCAL = IPv6Network("fc00::/7")
 
 
@@ -218,7 +223,7 @@ class TrustedProxies:
             headers = Headers(scope=scope)
             if address := _address(self._entry(headers, "x-forwarded-for") or ""):
                 scope["client"] = (address, 0)
-            # The header may have fewer entries than there are proxies because some proxies replace it.
+            # The header may have fewer entries than there are proxies, because some proxies replace it.
             scheme = self._entry(headers, "x-forwarded-proto") or headers.get("x-forwarded-proto", "")
             if scheme in {"http", "https"}:
                 scope["scheme"] = scheme.replace("http", "ws") if scope["type"] == "websocket" else scheme

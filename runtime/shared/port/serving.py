@@ -24,7 +24,8 @@ from runtime.shared.port.connections.loop_share import LoopShares
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.origins import TrustedProxies
 
-WYOMING_VARIABLE = "VOICEWRIGHT_WYOMING"  # The command `voicewright wyoming` calls this setting --uri.
+# Environment variable with the Wyoming address. The command `voicewright wyoming` has the option --uri instead.
+WYOMING_VARIABLE = "VOICEWRIGHT_WYOMING"
 
 
 def address_of(uri: str, *, setting: str) -> tuple[str, int]:
@@ -73,7 +74,7 @@ def log_drain_wait(limit_s: float) -> None:
 
     The message contains the maximum waiting time and explains how to end the wait immediately.
     """
-    with suppress(OSError, ValueError):  # Ctrl-C may also have ended the reader of stdout or stderr.
+    with suppress(OSError, ValueError):  # Ctrl-C may also have ended the program that reads stdout or stderr.
         print(f"Finishing running speech, {limit_s:g} s at most; press Ctrl-C again to end at once.", flush=True)
 
 
@@ -89,8 +90,8 @@ def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-LISTEN_BACKLOG = 1024  # Maximum number of connections that wait in the kernel.
-# Additional seconds before the kernel drops a closed connection whose client does not read.
+LISTEN_BACKLOG = 1024  # Maximum number of connections that wait in the kernel until they are accepted.
+# Additional seconds until the kernel drops a closed connection whose client does not read.
 _KERNEL_GRACE_S = 15.0
 
 
@@ -125,7 +126,7 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise InvalidSetting(name="host", value=host, why=error.strerror) from None
-    # In Windows, another process could otherwise bind a port that is in use.
+    # On Windows, another process could otherwise bind the same port.
     reuse_option = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
     listener.setsockopt(socket.SOL_SOCKET, reuse_option, 1)
     if is_shared and hasattr(socket, "SO_REUSEPORT"):
@@ -154,7 +155,7 @@ def set_kernel_timeout(connection: socket.socket, settings: ServerSettings) -> N
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeout_s * 1000))
 
 
-_KEEP_ALIVE_TIMEOUT_S = 15  # Maximum time between two requests on an HTTP connection.
+_KEEP_ALIVE_TIMEOUT_S = 15  # Maximum seconds between two requests on an HTTP connection.
 # Number of connections that asyncio accepts at once. By default, asyncio accepts all waiting connections, and each
 # connection needs a file descriptor.
 _ACCEPTED = 32
@@ -173,7 +174,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         for listener in sockets or ():
-            listener.listen(LISTEN_BACKLOG)  # The backlog is set again because asyncio has changed it to `_ACCEPTED`.
+            listener.listen(LISTEN_BACKLOG)  # The backlog is set again, because asyncio has changed it to `_ACCEPTED`.
 
 
 def config(app: ASGIApp, settings: Settings, *, linger_s: int, **kwargs: Any) -> uvicorn.Config:
@@ -189,21 +190,22 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **kwargs: Any) ->
     shares = LoopShares()
     return uvicorn.Config(
         TrustedProxies(app, server.proxies()),
-        proxy_headers=False,  # Otherwise, uvicorn would trust all entries of the proxy headers.
+        proxy_headers=False,  # The proxy headers of uvicorn are off, because uvicorn would trust all entries.
         http=cast(
             Any, partial(HttpConnection, header_s=server.header_s, idle_connections=idle_connections, shares=shares)
         ),
         ws=cast(Any, partial(WebSocketConnection, shares=shares)),
-        # The size limit is doubled, so that a message slightly above the limit gets an error message and no disconnect.
+        # The limit is doubled, so that a message slightly above the real limit gets an error message instead of a
+        # disconnect.
         ws_max_size=2 * settings.limits.max_config_bytes,
         ws_ping_interval=server.ping_s,
         ws_ping_timeout=server.ping_s,
-        ws_per_message_deflate=False,  # Compression delays audio without making it smaller.
+        ws_per_message_deflate=False,  # Compression is off, because it delays audio and does not make it smaller.
         backlog=_ACCEPTED,
         timeout_keep_alive=_KEEP_ALIVE_TIMEOUT_S,
         timeout_graceful_shutdown=linger_s,
-        log_config=None,  # The log handlers of uvicorn do not limit repeated lines.
-        log_level="warning",  # Lower levels log URLs with query strings, which may contain tickets.
+        log_config=None,  # The log handlers of uvicorn are not used, because they do not limit repeated lines.
+        log_level="warning",  # Lower levels would log URLs with query strings, which may contain tickets.
         access_log=False,
         server_header=False,
         **kwargs,

@@ -9,7 +9,7 @@ from runtime.errors import TooManyFrames
 MAX_TINY_FRAMES = 200
 _TINY_FRAMES_PER_S = 20.0
 _TINY_BYTES = 16
-# Number of empty fragments per message that are not counted. Some clients send an empty first or last fragment.
+# Number of empty fragments per message that are not counted, because some clients send an empty first or last fragment.
 _FREE_FRAGMENTS = 2
 
 

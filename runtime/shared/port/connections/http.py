@@ -26,10 +26,12 @@ from runtime.shared.port.connections.request_meter import RequestMeter
 from runtime.shared.port.errors import raw_error_response
 from runtime.shared.system import reset_on_close
 
-_RETRY_S = 1  # Retry-After header of refused clients, in seconds.
+_RETRY_S = 1  # Value in seconds of the Retry-After header for refused clients.
 _MAX_IGNORED_BYTES = 64 * 2**10
-_ERROR_READ_TIMEOUT_S = 1.0  # Seconds in which a client that is still sending can read an error response.
-_MIN_REQUEST_S = 1e-3  # Minimum event loop time in seconds that is counted per request, as measured on a slow core.
+# Seconds for which the connection stays open after an error, so that a client that is still sending can read the
+# response.
+_ERROR_READ_TIMEOUT_S = 1.0
+_MIN_REQUEST_S = 1e-3  # Minimum seconds of event loop time that are counted per request, as measured on a slow core.
 
 
 class _PipelineFlow(FlowControl):
@@ -67,15 +69,16 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._header_s = header_s
         self._idle_connections = idle_connections
         self._drop_timer: asyncio.TimerHandle | None = None
-        # Request that is being served. `cycle` may already be a later request.
+        # Request that is being served. The attribute `cycle` may already refer to a later request.
         self._served: RequestResponseCycle | None = None
-        self._began_s = 0.0  # CPU time of the event loop at the start of `_served`.
+        self._began_s = 0.0  # CPU time of the event loop when `_served` was started.
         self._share = LoopShare(shares, self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = _PipelineFlow(transport, self.pipeline)
-        # Each send waits until earlier data is in the kernel's send buffer, which is small (see serving.py).
+        # With this limit, each send waits until all earlier data is in the kernel's send buffer, which is small (see
+        # serving.py).
         transport.set_write_buffer_limits(high=0)
         if len(self.connections) > self._idle_connections.max_open:
             longest_idle = self._idle_connections.longest_idle()
@@ -98,7 +101,8 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             if self._ignored_bytes > _MAX_IGNORED_BYTES:
                 self.transport.pause_reading()
             return
-        # The keep-alive timer of uvicorn ends at the first byte of the next request. The header timer starts there.
+        # The keep-alive timer of uvicorn ends at the first byte of the next request, so the timer for the headers
+        # starts here.
         if self._drop_timer is None and (self.cycle is None or self.cycle.response_complete):
             self._await_headers()
         self._meter.begin_read()
@@ -118,7 +122,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers are dropped because they are not headers and no route reads them.
+        # Trailers are dropped, because they are no headers and no route reads them.
         if self._meter.count_field():
             super().on_header(name, value)
 
@@ -127,7 +131,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         if (fault := self._head_fault()) is not None:
             raise MalformedRequest(why=fault)
         if self._ignores_upgrade():
-            return  # The request is parsed again.
+            return  # The same request is parsed again without the upgrade.
         self._idle_connections.discard(self)
         self._stop_clock()
         super().on_headers_complete()
@@ -245,14 +249,15 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._disconnect_served()
         served = self._served
         if served is not None and served.response_started and not served.response_complete:
-            self.drop()  # The response has started, so the client would read an error response as part of it.
+            self.drop()  # The response has already started, so the client would read an error response as a part of it.
             return
         path = self.url.partition(b"?")[0].decode("latin-1")
         if self.transport.is_closing():
             return
         self.transport.write(raw_error_response(error, path))
         self.transport.write_eof()
-        # Closing a connection with unread bytes resets it, and the client could lose the response.
+        # The connection is not closed yet, because a close with unread bytes would reset it, and the client could lose
+        # the response.
         self._idle_connections.add(self)
         self._drop_timer = self.loop.call_later(_ERROR_READ_TIMEOUT_S, self.drop)
 
@@ -288,7 +293,8 @@ async def _close_after_body(
     async def send_before_close(message: Message) -> None:
         is_end = message["type"] == "http.response.body" and not message.get("more_body", False)
         is_early = closes and is_end and cycle.more_body and not cycle.disconnected
-        cycle.keep_alive |= is_early  # The header "Connection: close" has already been sent.
+        # This flag prevents an early close. The header "Connection: close" was already sent.
+        cycle.keep_alive |= is_early
         await send(message)
         if is_early and cycle.response_complete and cycle.transport.can_write_eof():
             cycle.transport.write_eof()
@@ -323,7 +329,7 @@ async def _without_chunks(
         await app(scope, receive, plainly)
     finally:
         if is_open_ended and not cycle.response_complete:
-            # The body is incomplete. A normal close would mark it as complete, so the connection is reset.
+            # A normal close would mark the incomplete body as complete, so the connection is reset.
             raw = cycle.transport.get_extra_info("socket")
             with contextlib.suppress(OSError):
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset_on_close())

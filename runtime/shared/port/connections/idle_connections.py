@@ -34,7 +34,7 @@ class IdleConnections:
 
     def __init__(self, max_open: int) -> None:
         self.max_open = max_open
-        # Idle connections. The first one has been idle longest.
+        # Idle connections in the order in which they became idle, the earliest first.
         self._idle: dict[Droppable, None] = {}
 
     def add(self, connection: Droppable) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from runtime.shared.time_share import TimeShare
 
-READ_BYTES = 4096  # Number of bytes that can be parsed in at most 5 ms, regardless of their content.
-_THROTTLED_SHARE = 0.1  # Fraction of the event loop's time that all throttled clients share.
-_BURST_S = 0.025  # Event loop time in seconds of a burst (about 50 short messages).
+READ_BYTES = 4096  # Number of bytes whose parsing takes at most 5 ms, regardless of their content.
+_THROTTLED_SHARE = 0.1  # Fraction of the event loop's time that all throttled clients together may use.
+_BURST_S = 0.025  # Seconds of event loop time that a client may use in a burst (about 50 short messages).
 _MAX_PAUSE_S = 1.0
-# Event loop time in seconds to read and answer a short message of a session, as measured on a busy core.
+# Seconds of event loop time that reading and answering a short message takes, as measured on a busy core.
 _MESSAGE_S = 500e-6
 _BYTE_S = 20e-9
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from runtime.errors import HeadersTooLarge
 
-MAX_HEAD_BYTES = 32 * 2**10  # Maximum size of request line and headers. Browsers and proxies send at most 16 KiB.
+# Maximum size in bytes of the request line and headers. Browsers and proxies send at most 16 KiB.
+MAX_HEAD_BYTES = 32 * 2**10
 MAX_FIELDS = 100
-MAX_FRAMING_BYTES = 64 * 2**10  # Maximum total size of chunk sizes, extensions and trailers in bytes.
+MAX_FRAMING_BYTES = 64 * 2**10  # Maximum total size in bytes of chunk sizes, chunk extensions and trailers.
 
 
 class RequestMeter:
@@ -24,7 +25,7 @@ class RequestMeter:
         self._has_begun_in_read = False
         self._is_head = False
         self._fields = 0
-        self._extra_bytes = 0  # Number of received bytes that are not data of the body.
+        self._extra_bytes = 0  # Number of received bytes that do not belong to the body's data.
         self._body_bytes = 0
         self._read_body_bytes = 0
 

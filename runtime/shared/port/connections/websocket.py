@@ -24,10 +24,10 @@ from runtime.shared.port.errors import format_error, socket_error
 
 log = logging.getLogger(__name__)
 
-_CLOSING_S = 10.0  # Timeout for a client to read the remaining data and answer a close frame.
-_LINGER_S = 1.0  # Seconds in which a client can read the close reason after the server has closed the connection.
-_MAX_IGNORED_BYTES = 16 * 2**10  # Maximum number of bytes that are ignored after a close frame was sent.
-_NO_PONG_REASON = "keepalive ping timeout"  # Close reason that uvicorn uses.
+_CLOSING_S = 10.0  # Seconds for a client to read the remaining data and answer a close frame.
+_LINGER_S = 1.0  # Seconds for a client to read the close reason after the server has closed the connection.
+_MAX_IGNORED_BYTES = 16 * 2**10  # Maximum number of bytes that are read and ignored after a close frame was sent.
+_NO_PONG_REASON = "keepalive ping timeout"  # Close reason that uvicorn also uses.
 
 
 def _is_utf8(frames: list[bytes]) -> bool:
@@ -100,7 +100,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         super().data_received(data)
         if self.close_sent and self._is_ignored_too_long(len(data)):
             return
-        if not self.handshake_initiated:  # The library has refused the request before uvicorn handled it.
+        if not self.handshake_initiated:  # The library has refused the request before uvicorn has processed it.
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
         elif pause_s := self._share.charge(time.thread_time() - began):
@@ -122,7 +122,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def handle_cont(self, event: Frame) -> None:
         self._meter.count_fragment(len(event.data))
-        # A single buffer is used, because a list of small fragments needs many times their size in memory.
+        # All fragments are joined in one buffer, because a list of small fragments would need many times their size in
+        # memory.
         frames: list[Any] = self.frames
         if not isinstance(frames[0], bytearray):
             frames[0] = bytearray(frames[0])
@@ -154,7 +155,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         return message
 
     def handle_parser_exception(self) -> None:
-        if self.conn.close_sent is None:  # Invalid frames arrived before the handshake had ended.
+        if self.conn.close_sent is None:  # Invalid frames have arrived before the end of the handshake.
             self.transport.abort()
         else:
             super().handle_parser_exception()
@@ -202,14 +203,16 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def keepalive_timeout(self) -> None:
         if self._has_end:
-            return  # The client may still read a close frame that was sent.
+            return  # The client may still read the close frame that was already sent.
         was_closing = self.close_sent or self.transport.is_closing()
         super().keepalive_timeout()
-        # Abort, because uvicorn would wait until all data is sent, which never happens after a network failure.
+        # The connection is aborted, because uvicorn would wait until all data is sent. After a network failure, this
+        # never happens.
         if was_closing:
             self.transport.abort()
             return
-        # The application is notified now because the close frame may wait for audio that the client has not read.
+        # The application is notified now, because the close frame may have to wait until the client has read earlier
+        # audio.
         self.disconnected = True
         self.writable.set()
         self.queue.put_nowait({"type": "websocket.disconnect", "code": 1011, "reason": _NO_PONG_REASON})
@@ -218,7 +221,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     def connection_lost(self, exc: Exception | None) -> None:
         self._has_end = True
         self._share.stop_throttling()
-        if self._abort_timer is not None:  # A transport that is closed cannot be aborted.
+        if self._abort_timer is not None:  # The timer is cancelled, because a closed transport cannot be aborted.
             self._abort_timer.cancel()
         super().connection_lost(exc)
 
@@ -229,7 +232,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):
-            # No traceback is logged because this is an error of the client.
+            # No traceback is logged, because this is an error of the client.
             log.warning("a text message was not UTF-8; its connection was closed")
             self.frames = []
             self.conn.send_close(1007, "not UTF-8")
@@ -239,7 +242,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     async def send(self, message: Any) -> None:
         if message["type"] == "websocket.close" and self.handshake_complete:
-            # The close frame must be sent immediately, even if the client does not read.
+            # The close frame must be sent now, even if the client does not read.
             self.writable.set()
             self._end_soon()
         await super().send(message)
