@@ -153,7 +153,7 @@ def pool_of(text: str) -> tuple[str, int, list[str]]:
 
 def _url(settings: Settings) -> str:
     host = settings.server.host
-    return f"http://{'127.0.0.1' if host in {'0.0.0.0', '::'} else host}:{settings.server.port}"  # noqa: S104  only compared
+    return f"http://{'127.0.0.1' if host in {'0.0.0.0', '::'} else host}:{settings.server.port}"  # noqa: S104  The address is only compared.
 
 
 def _wait_until_ready(url: str, ended: threading.Event) -> None:

@@ -226,7 +226,7 @@ def _wyoming(settings: Settings, long_s: int) -> list[str]:
 
 def _bind_address(host: str) -> str:
     """Return a host in HAProxy's format."""
-    return "*" if host in {"0.0.0.0", "::", ""} else host  # noqa: S104  only compared
+    return "*" if host in {"0.0.0.0", "::", ""} else host  # noqa: S104  The address is only compared.
 
 
 def _routing(folder: Path) -> list[str]:
@@ -374,7 +374,7 @@ class HAProxy:
 
     def _spawn(self, configuration: Path) -> subprocess.Popen[bytes]:
         with open(self.folder / "haproxy.log", "wb") as log:
-            return subprocess.Popen(  # noqa: S603  operator's command
+            return subprocess.Popen(  # noqa: S603  The command comes from the operator.
                 [self._binary, "-db", "-f", str(configuration)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -37,7 +37,7 @@ class Ingress:
     Thread: event loop.
     """
 
-    async def __init__(  # type: ignore[misc]  # Serve awaits it
+    async def __init__(  # type: ignore[misc]  # Ray Serve awaits this method.
         self, directory: Any, environment: dict[str, str], *replicas: Any, folder: str
     ) -> None:
         """Open the ports and start HAProxy.

@@ -70,7 +70,7 @@ class RuntimeReplica:
     Thread: event loop.
     """
 
-    async def __init__(  # type: ignore[misc]  # Serve awaits it
+    async def __init__(  # type: ignore[misc]  # Ray Serve awaits this method.
         self,
         directory: Any,
         *,
@@ -160,7 +160,7 @@ class RuntimeReplica:
         for model in models:
             command += ["--model", model]
         server = self._settings.server
-        return subprocess.Popen(  # noqa: S603  own command
+        return subprocess.Popen(  # noqa: S603  The command contains no user input.
             command,
             stdin=subprocess.PIPE,  # The pipe is open while this process lives (runtime/shared/child.py).
             stdout=subprocess.PIPE,

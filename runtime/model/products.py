@@ -264,7 +264,7 @@ class TransposedConv(nn.ConvTranspose1d):
     # Function that multiplies by the weights of all taps and replaces the product with ``weight``.
     product: Product | None = None
 
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # no output_size: it follows from x
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # The size of x determines output_size.
         stride = self.stride[0]
         parts = self.kernel_size[0] // stride
         T = (x.shape[1] - parts + 1) * stride

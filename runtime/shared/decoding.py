@@ -79,7 +79,7 @@ def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEO
 
     Thread: worker thread.
     """
-    with subprocess.Popen(  # noqa: S603  constant command
+    with subprocess.Popen(  # noqa: S603  The command is constant.
         command,
         cwd=PACKAGE_ROOT,
         env=ENVIRONMENT,

@@ -235,7 +235,7 @@ def _parsed(metadata: Mapping[str, str], name: str, kind: type[Kind]) -> Kind:
     if name not in metadata:
         return kind()
     value = parse(metadata[name])
-    if not isinstance(value, kind) or len(value) > MAX_ENTRIES:  # type: ignore[arg-type]  # a list or a dict
+    if not isinstance(value, kind) or len(value) > MAX_ENTRIES:  # type: ignore[arg-type]  # The value is a list or a dict.
         raise ValueError(name)
     return value
 

@@ -46,7 +46,7 @@ class PendingKernel:
 PENDING_KERNEL = PendingKernel()
 
 
-class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no types
+class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no type annotations.
     """Context manager in which launched kernels are compiled on other threads but do not run.
 
     If a compilation fails, the first real launch compiles the kernel again.
