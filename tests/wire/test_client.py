@@ -358,7 +358,7 @@ def test_voice_can_be_checked_changed_exported_and_imported(server: RunningServe
         assert (gone.value.code, len(client.ticket()) > 10) == ("voice_not_found", True)
 
 
-def test_synchronous_classes_have_every_method() -> None:
+def test_synchronous_classes_have_every_method_of_the_async_classes() -> None:
     for one, twin in ((voicewright.Client, sync.Client), (voicewright.Speech, sync.Speech)):
         public = {name for name in dir(one) if not name.startswith(("_", "on_")) and callable(getattr(one, name))}
         assert public - {"read", "keep_open"} <= set(dir(twin))

@@ -142,7 +142,7 @@ def test_host_memory_is_pinned(npu: NpuDevice, monkeypatch: pytest.MonkeyPatch) 
     assert memory.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_waiting_threads_get_a_device_context(npu: NpuDevice) -> None:
+def test_thread_that_waits_for_events_gets_a_device_context(npu: NpuDevice) -> None:
     """A thread without a device context cannot wait for an event."""
     event, woken = npu.mark(), threading.Event()
     with ThreadPoolExecutor(1) as another, pytest.raises(Misuse, match="no context of the device"):
@@ -242,7 +242,7 @@ def test_capture_waits_for_the_stream_of_its_caller(npu: NpuDevice) -> None:
     assert npu.capturing[Stream.VOICES].waited_for == 1
 
 
-def test_one_thread_captures_at_a_time(npu: NpuDevice) -> None:
+def test_only_one_thread_captures_a_graph_at_a_time(npu: NpuDevice) -> None:
     state = [torch.zeros(3, device=NPU) for _ in range(4)]
 
     def capture(part: Tensor) -> None:

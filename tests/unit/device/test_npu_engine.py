@@ -316,7 +316,7 @@ def test_failed_capture_is_logged_once_and_runs_without_a_graph(
     assert_same_codes(engine, engine_of(speaker, slots=4), varied(4))
 
 
-def test_row_with_a_full_slot_does_not_end_the_frames_of_other_rows(npu_speaker: Checkpoint, npu: NpuDevice) -> None:
+def test_other_rows_continue_if_the_slot_of_one_row_is_full(npu_speaker: Checkpoint, npu: NpuDevice) -> None:
     made = []
     for length in (10, 64):
         runner = ModelRunner(npu_speaker, npu, torch.float32, 2, length, 16)

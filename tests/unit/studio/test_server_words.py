@@ -145,7 +145,7 @@ def test_page_has_texts_for_status_and_notes() -> None:
     assert {shape: where for shape, where in said.items() if shape not in SHAPES} == {}
 
 
-def test_page_has_texts_for_every_engine_and_resolver_note() -> None:
+def test_page_has_a_text_for_every_note_of_the_server() -> None:
     of_text = (STRANGE_SCRIPT, NO_SPELLING, NO_TAG, NOTE_MARKS, LONG_NUMBER, UNREAD_TAGS, LEFT_OUT_SSML, DROPPED_STYLES)
     notes = (*of_text, UNKNOWN_FIELDS, OTHER_SPEAKER, STORED_NAMESAKE, DESCRIBED_VOICE, RECORDED_VOICE)
     assert {PLACE.sub("{}", note) for note in notes} <= SHAPES

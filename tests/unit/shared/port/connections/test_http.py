@@ -240,7 +240,7 @@ async def test_pipelined_requests_are_charged_with_the_time_that_they_use() -> N
     assert 1 <= answered.count(b"HTTP/1.1 200") <= 2.0 * 0.1 / BUSY_S + 2
 
 
-async def test_disconnect_ends_the_response_before_a_pipelined_request() -> None:
+async def test_disconnect_ends_the_running_response_if_another_request_is_pipelined() -> None:
     at = Port()
     async with at.open() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
