@@ -91,7 +91,8 @@ class CudaDevice(CpuDevice):
             log.info("%d kernels compiled in %.1f s", count, time.monotonic() - began)
         except Exception:
             log.exception("kernels could not be compiled in parallel; each is compiled at its first launch")
-        self.mark().synchronize()  # A later capture does not wait for this thread's stream.
+        # Wait for this thread's stream here, because a later graph capture does not wait for it.
+        self.mark().synchronize()
 
     def capture(self, work: Callable[[], ResultT], stream: Stream) -> Graph[ResultT]:
         capture_stream = self._capturing[stream]  # A graph inherits the priority of its capture stream.

@@ -1,4 +1,4 @@
-"""Code2Wav with Triton kernels, for all open streams.
+"""Code2Wav in Triton kernels, which decode all open streams as one batch.
 
 The reference implementation is runtime/model/code2wav.py.
 """

@@ -15,7 +15,7 @@ from tests.support.signals import noise
 RATES = (8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 96_000)
 LENGTHS = 65  # Number of lengths per sample rate.
 LONGEST_S = 3.0
-KEPT = (0.021, 0.03)  # Durations in seconds of which samples are stored, for mono and for stereo.
+STORED_S = (0.021, 0.03)  # Durations of the mono and the stereo signal whose output samples are stored.
 
 
 def resampling_truth(oracle: Oracle, folder: Path) -> dict[str, NDArray[Any]]:
@@ -28,7 +28,7 @@ def resampling_truth(oracle: Oracle, folder: Path) -> dict[str, NDArray[Any]]:
         counts = stream.randint(rate // 50, round(LONGEST_S * rate), LENGTHS)
         out = [len(_resampled(oracle, np.zeros(count, np.float32), rate)) for count in counts]
         arrays[f"lengths_{rate}"] = np.stack([counts, out], axis=1)
-        for channels, seconds in enumerate(KEPT, start=1):
+        for channels, seconds in enumerate(STORED_S, start=1):
             count = int(seconds * rate) + int(stream.randint(0, 60))
             path = folder / "noise.wav"
             soundfile.write(path, noise(count, channels, rate), rate, subtype="FLOAT")

@@ -84,7 +84,7 @@ class Heads:
         self.keys[slot, :, start:] = self.values[slot, :, start:] = torch.nan
 
     def arguments(self) -> tuple[Tensor, QKNormRope, KVView]:
-        """Return queries with new keys, norm with RoPE, and KV cache, for a kernel call."""
+        """Return the kernel's QKV tensor, its norm and RoPE parameters, and its KV cache."""
         return self.qkv, self.heads, self.cache
 
 

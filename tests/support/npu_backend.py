@@ -134,7 +134,7 @@ _state = _State()
 
 
 def register(driver: Driver | None, stand_in: Any = None) -> None:
-    """Register the device type with PyTorch once, and install the driver for its operators."""
+    """Register the device type with PyTorch once, and set the executor of its operators."""
     with _state.lock:
         if _state.library is None:
             _setup_privateuseone_for_python_backend(rename=KIND, backend_module=_state.module)

@@ -59,7 +59,8 @@ class Discriminator(nn.Module):
         super().__init__()
         self.bins = size * limit_hz // 24000 + 1
         self.register_buffer("window", torch.hann_window(size) / math.sqrt(size * 0.375))
-        shapes = (2, 9, 1), (channels, 9, 2), (channels, 9, 2), (channels, 3, 1)  # Inputs, kernel width and stride.
+        # Input channels, kernel width and stride of each convolution.
+        shapes = (2, 9, 1), (channels, 9, 2), (channels, 9, 2), (channels, 3, 1)
         self.layers = nn.ModuleList(
             nn.utils.parametrizations.weight_norm(nn.Conv2d(n, channels, (3, k), (1, s), padding=(1, k // 2)))
             for n, k, s in shapes

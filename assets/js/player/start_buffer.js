@@ -85,10 +85,10 @@ export function withoutWorst(arrivals) {
 }
 
 /**
- * Return the start buffer for audio of another length with the same arrival times.
+ * Estimate the start buffer for audio of another length from these arrival times.
  *
- * Shorter audio needs only the buffer for its chunks. Longer audio needs a larger buffer if the chunks became more and
- * more late until the end.
+ * Shorter audio needs only the buffer for its chunks. Longer audio needs a larger buffer if the delay of the chunks was
+ * still growing at the end.
  *
  * @param {Arrivals} arrivals
  * @param {number} [expected]  number of samples of the other take, or 0 for the same length

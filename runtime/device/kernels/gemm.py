@@ -311,8 +311,8 @@ def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
 
 
 MAX_SMALL_ROWS = 64  # Maximum number of rows that a single program processes.
-# Tiles that replace the tuned tiles for int8 weights, if those have too few weight rows for the largest instruction.
-# SPLIT is for matrices with few outputs, and divides K to use more multiprocessors.
+# Tiles for int8 weights, used if a tuned tile has too few weight rows for the largest MMA instruction. WIDE is for
+# matrices with many outputs. SPLIT is for few outputs: it divides K to use more multiprocessors.
 WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)
 MANY_OUTPUTS = 2048
 # Keys: number of outputs, number of inputs, True with a gate. Values: tiles for 65 to 128 rows, for up to 256 rows, and

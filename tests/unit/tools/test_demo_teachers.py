@@ -1,4 +1,4 @@
-"""Tests for the embedded voice's recipe: phonemes, the teacher model and word counts."""
+"""Tests for training the embedded voice: phonemes, teacher and count of wrong words."""
 
 from __future__ import annotations
 
