@@ -94,6 +94,7 @@ def test_an_imported_book_is_exported_with_its_chapters(studio: Page) -> None:
     studio.keyboard.press("Escape")
     studio.set_input_files("#vw-script-file", {**BOOK, "buffer": epub(**{"two a": two})})
     studio.locator("#vw-chapters-go").click()
+    expect(studio.locator("#vw-script-lines > li")).to_have_count(5)
     assert texts(studio) == ["Chapter One", "It was a dark night.", "Wind & rain came. On.", "Two", "It ends."]
     studio.click("#vw-script-files")
     expect(files).to_be_enabled()
