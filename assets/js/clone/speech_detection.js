@@ -248,8 +248,8 @@ function suddenBursts({ levels, steps, repeats, least, loud }) {
   const audible = Math.max(least, loud - 30);
   for (let step = PAUSE_STEPS; step < steps.length; step++) {
     const peak = highest(step, step + ATTACK_STEPS);
-    const isSudden = steps[step] > peak - MAX_ATTACK_DB && highest(step - PAUSE_STEPS, step - 1) < peak - MIN_RISE_DB;
-    if (peak < loud - 8 || !isSudden) continue;
+    if (peak < loud - 8 || steps[step] <= peak - MAX_ATTACK_DB) continue;
+    if (highest(step - PAUSE_STEPS, step - 1) >= peak - MIN_RISE_DB) continue;
     const from = Math.floor(step / STEPS);
     let to = from;
     while (some(to, Math.min(levels.length, to + 3), (frame) => levels[frame] > audible)) to++;
