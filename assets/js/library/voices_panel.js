@@ -104,7 +104,7 @@ export class VoicesPanel {
   /**
    * Import a voice file.
    *
-   * If the file contains no consent, the user is asked for it. If another voice has the same name, a number is added.
+   * If the file contains no consent, a dialog requests it. If another voice has the same name, a number is added.
    *
    * @param {File} file
    * @returns {Promise<{voice: import('../speak/voices.js').StoredVoice|null, isRenamed: boolean}>} voice: null if the

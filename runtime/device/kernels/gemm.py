@@ -315,8 +315,8 @@ MAX_SMALL_ROWS = 64  # Maximum number of rows that a single program processes.
 # matrices with many outputs. SPLIT is for few outputs: it divides K to use more multiprocessors.
 WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)
 MANY_OUTPUTS = 2048
-# Keys: number of outputs, number of inputs, True with a gate. Values: tiles for 65 to 128 rows, for up to 256 rows, and
-# for more rows.
+# Tiles for 65 to 128 rows, for up to 256 rows, and for more rows, keyed by the number of outputs, the number of inputs,
+# and whether there is a gate.
 LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64), Tiles(128, 64, 4, 8, 4, BM=128)),
     (1024, 2048, False): (
@@ -352,8 +352,8 @@ LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
         Tiles(128, 128, 4, 8, 4, BM=64),
     ),
 }
-# Keys: number of outputs, number of inputs, True with a gate. Values: tiles for up to 16 rows, for up to 32 rows, and
-# for more rows. The keys are the matrices of the code predictor and of both talkers.
+# Tiles for up to 16 rows, for up to 32 rows, and for more rows, with the same keys. The matrices are those of the code
+# predictor and of both talkers.
 TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 4, 6, True), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),
     (1024, 2048, False): (Tiles(16, 256, 4, 4, 6, True), Tiles(16, 512, 4, 4, 4, True), Tiles(16, 256, 4, 4, 4, True)),
