@@ -79,6 +79,9 @@ async function refusal(response) {
   });
 }
 
+/** Pattern of the paths that change the lists of voices, takes and pronunciations. */
+const LISTS = /^(studio\/(takes|voices|pronunciation)|v1\/audio\/voices(?!\/check))/;
+
 /**
  * Send a request and return its response, or throw a StudioError.
  *
@@ -93,7 +96,7 @@ async function request(path, options = {}) {
     throw new StudioError({ code, message: errorSentence({ code, message: 'The studio does not answer.' }) });
   }
   if (!response.ok) throw await refusal(response);
-  if (options.method && options.method !== 'GET') api.onChange();
+  if (options.method && options.method !== 'GET' && LISTS.test(path)) api.onChange();
   return response;
 }
 
@@ -111,7 +114,7 @@ async function send(method, path, json) {
 }
 
 export const api = {
-  /** Callback after each successful request that may have changed stored data. */
+  /** Callback after each request that has changed one of the `LISTS`. */
   onChange: () => {},
   /** Send a request and return the response, or throw a StudioError. */
   request,
