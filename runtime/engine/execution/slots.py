@@ -267,9 +267,7 @@ class SlotCache:
         self.host_frame = np.zeros(slots, np.int64)  # Copy of ``frame`` on the host.
         self.host_cross_embedded = np.zeros(slots, np.bool_)
         self.inputs: dict[int, SlotInputs] = {}  # Inputs of the last sequence in each slot.
-        # Free slots in the order in which they were released. The slot that was released first is used first, because a
-        # running frame may still write to a slot that was released recently.
-        self.free_slots = deque(range(slots))
+        self.free_slots = deque(range(slots))  # Free slots in the order in which they will be used.
 
     @property
     def cache(self) -> tuple[Tensor, Tensor]:
@@ -381,9 +379,14 @@ class SlotCache:
     def release(self, slot: int) -> None:
         """Return a slot to the queue of free slots.
 
-        The slot's state is not reset, because a sequence reads only data that it has written.
+        The slot's state is not reset, because a sequence reads only data that it has written. On a CPU, the slot that
+        was released last is used first, because the system allocates the memory of a slot when it is first written. On
+        other devices, it is used last, because a running frame may still write to it.
         """
-        self.free_slots.append(slot)
+        if self._cache.is_cpu:
+            self.free_slots.appendleft(slot)
+        else:
+            self.free_slots.append(slot)
 
     def prefix_of(self, slot: int, length: int) -> PromptPrefix:
         """Return a copy of the keys and values of a slot's first `length` positions."""

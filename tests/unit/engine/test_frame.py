@@ -16,7 +16,7 @@ from torch import Tensor
 from runtime.device import native, open_device
 from runtime.engine.execution.model_runner import FrameResult, ModelRunner
 from runtime.engine.execution.prompt import Prompt
-from runtime.engine.execution.slots import UNLIMITED_FRAMES, LevelChoice, RowSettings, SlotInputs
+from runtime.engine.execution.slots import UNLIMITED_FRAMES, LevelChoice, RowSettings, SlotCache, SlotInputs
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.layers import Operations
 from tests.conftest import Loaded
@@ -215,6 +215,17 @@ def test_streamed_row_generates_at_most_one_frame_per_text_id(speaker: Checkpoin
     taken.append(slot_cache.allocate(SlotInputs(settings_of(0), 0, [9])))
     slot_cache.write(taken)
     assert slot_cache.trailing[taken[-1]].tolist() == [9, *[slot_cache.pad] * 159]
+
+
+@pytest.mark.parametrize(("device", "order"), [("cpu", [2, 1, 0]), ("meta", [0, 1, 2])])
+def test_released_slots_are_reused_in_the_order_of_the_device(
+    speaker: Checkpoint, device: str, order: list[int]
+) -> None:
+    """A CPU reuses allocated memory, and other devices avoid slots of running frames."""
+    slot_cache = SlotCache(speaker.config, 3, 160, torch.device(device), torch.float32)
+    for slot in [slot_cache.allocate(SlotInputs(settings_of(0), 0)) for _ in range(3)]:
+        slot_cache.release(slot)
+    assert [slot_cache.allocate(SlotInputs(settings_of(0), 0)) for _ in range(3)] == order
 
 
 def test_text_appended_before_the_prefill_is_not_lost(speaker: Checkpoint) -> None:
