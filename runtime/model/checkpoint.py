@@ -59,6 +59,7 @@ class SpeechTokenizer:
     folder: Path
     config: SpeechTokenizerConfig
     code2wav: Code2Wav
+    # Encoder of reference audio, on the meta device until a checkpoint with a speaker encoder is loaded.
     encoder: SpeechEncoder
 
 
@@ -111,16 +112,19 @@ def load_checkpoint(
     # not make the products of a small network faster.
     finish: dict[str, Finish] = {TALKER: pack} if device.type == "cpu" and dtype is torch.bfloat16 else {}
     unread = load_weights(source.weights, networks, device, dtypes, finish, rounded, rounds, composed.rows)
-    speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
+    speech_tokenizer, speech_files = _shared(folder / SPEECH_TOKENIZER, loaded), weight_files(folder / SPEECH_TOKENIZER)
+    unloaded = [ENCODER] if config.speaker_encoder is None else []
     if speech_tokenizer is None:
         codec_networks = speech_tokenizer_networks(speech_config)
         dtypes = dict.fromkeys(codec_networks, torch.float32)
         finish = {DECODER: layer_out(sound_dtype)}
-        unread += load_weights(weight_files(folder / SPEECH_TOKENIZER), codec_networks, device, dtypes, finish)
+        unread += load_weights(speech_files, codec_networks, device, dtypes, finish, unloaded=unloaded)
         code2wav, encoder = codec_networks[DECODER], codec_networks[ENCODER]
         assert isinstance(code2wav, Code2Wav)
         assert isinstance(encoder, SpeechEncoder)
         speech_tokenizer = SpeechTokenizer(folder / SPEECH_TOKENIZER, speech_config, code2wav, encoder)
+    elif not unloaded and not speech_tokenizer.encoder.is_loaded:
+        load_weights(speech_files, {ENCODER: speech_tokenizer.encoder}, device, {ENCODER: torch.float32})
     descriptions = (
         config.notes.describe(),
         speech_config.notes.describe(),

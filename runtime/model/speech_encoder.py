@@ -279,6 +279,11 @@ class SpeechEncoder(nn.Module):
         self.quantizer = EncoderQuantizer(config)
 
     @property
+    def is_loaded(self) -> bool:
+        """True if the weights are loaded, and not on the meta device."""
+        return not next(self.parameters()).is_meta
+
+    @property
     def takes_lengths(self) -> bool:
         """True if `forward` supports the argument `length`, for recordings in longer buffers."""
         return self._pad in PADDING_MODES

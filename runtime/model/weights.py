@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -76,6 +76,7 @@ def load_weights(
     rounded: dict[str, Quantization] | None = None,
     rounds: dict[str, Quantization] | None = None,
     rows: PlacedRows | None = None,
+    unloaded: Collection[str] = (),
 ) -> list[str]:
     """Load the weights of networks on the meta device from one file or several shards.
 
@@ -86,6 +87,7 @@ def load_weights(
         rounded: Quantization of the stored weights by key prefix. Published weights have no entry.
         rounds: Quantization to apply to published weights by key prefix, one layer at a time.
         rows: See `opened_weights`.
+        unloaded: Key prefixes of networks that are checked, but stay on the meta device.
 
     Returns:
         Keys in the files that do not belong to any network.
@@ -105,6 +107,8 @@ def load_weights(
             return value
 
         for prefix, network in networks.items():
+            if prefix in unloaded:
+                continue
             dtype, done = dtypes[prefix], (finish or {}).get(prefix, _nothing)
             with _parallel_map(device) as each:
                 take = partial(_load_quantized, lambda key: tensor(key).to(device), prefix, quantized, dtype)

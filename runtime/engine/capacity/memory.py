@@ -171,7 +171,10 @@ class MemoryNeed:
 def _networks(
     found: Sequence[Inspection], weights: Sequence[Weights]
 ) -> Iterator[tuple[Inspection, str, nn.Module, Weights]]:
-    """Yield every network to load as (checkpoint, key prefix, network, weights)."""
+    """Yield every network to load as (checkpoint, key prefix, network, weights).
+
+    The speech encoder is always included, because it is loaded if a Base checkpoint is added later.
+    """
     tokenizers: list[Sequence[Path]] = []
     for inspection, kind in zip(found, weights, strict=True):
         files = inspection.speech_files

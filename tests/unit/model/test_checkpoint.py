@@ -49,7 +49,8 @@ def load(folder: Path | str, dtype: torch.dtype = torch.float32) -> Checkpoint:
     return load_checkpoint(str(folder), CPU, dtype)
 
 
-def test_loaded_weights_do_not_change_with_their_files(folder: Path) -> None:
+def test_loaded_weights_do_not_change_with_their_files(folder_of: FolderOf, tmp_path: Path) -> None:
+    folder = shutil.copytree(folder_of("tiny", "base"), tmp_path / "changed")
     checkpoint = load(folder)
     networks = checkpoint.talker, checkpoint.speech_tokenizer.code2wav, checkpoint.speech_tokenizer.encoder
     before = [weight.clone() for network in networks for weight in network.state_dict().values()]
@@ -140,7 +141,8 @@ def test_pickle_files_are_never_read(folder: Path) -> None:
     assert not trap.exists()
 
 
-def test_sharded_weights_equal_a_single_file(folder: Path) -> None:
+def test_sharded_weights_equal_a_single_file(folder_of: FolderOf, tmp_path: Path) -> None:
+    folder = shutil.copytree(folder_of("tiny", "base"), tmp_path / "sharded")
     whole = load(folder)
     shard(folder, 3)
     shard(folder / "speech_tokenizer", 2)
@@ -339,6 +341,16 @@ def test_checkpoints_with_equal_files_share_a_speech_tokenizer(loaded: Loaded, f
     other = load_checkpoint(str(folder_of("tiny", "base", 2)), CPU, torch.float32, [first])
     assert second.speech_tokenizer is first.speech_tokenizer
     assert other.speech_tokenizer is not first.speech_tokenizer
+
+
+def test_speech_encoder_is_loaded_with_the_first_speaker_encoder(folder: Path, folder_of: FolderOf) -> None:
+    first, base = load(folder), folder_of("tiny", "base")
+    assert not first.speech_tokenizer.encoder.is_loaded
+    second = load_checkpoint(str(base), CPU, torch.float32, [first])
+    assert second.speech_tokenizer is first.speech_tokenizer
+    alone = load(base).speech_tokenizer.encoder.state_dict()
+    for name, weight in first.speech_tokenizer.encoder.state_dict().items():
+        assert torch.equal(weight, alone[name]), name
 
 
 def test_folder_is_named_by_its_last_component(folder: Path) -> None:
