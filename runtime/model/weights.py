@@ -150,7 +150,7 @@ def _fill(
         kind: Quantization to apply to the weights of a linear layer.
         done: Function to call with the loaded module.
     """
-    if isinstance(module, Table) and device.type == "cpu" and _map_table(module, places, tensor, dtype):
+    if isinstance(module, Table) and device.type == "cpu" and _keep_table(module, places, tensor, dtype):
         return
     # The published weights are quantized before any conversion to ``dtype``.
     if isinstance(module, Linear) and kind is not None:
@@ -192,18 +192,24 @@ def _parallel_map(device: torch.device) -> Iterator[Callable[..., Iterator[None]
     torch.set_num_threads(before)  # The initializer has also changed the number for threads that start later.
 
 
-def _map_table(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:
-    """Memory-map a large table if the cast to `dtype` is exact.
+def _keep_table(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:
+    """Keep a table in its stored dtype if the cast to `dtype` is exact.
 
-    Later lookups read only a few rows of the table.
+    A large table is memory-mapped. Later lookups read and cast only a few rows of the table.
     """
     (key,) = places
     rows = tensor(key)
-    if not is_mapped(rows, dtype):
+    if not is_exact(rows.dtype, dtype):
         return False
+    rows = rows if is_mapped(rows, dtype) else rows.clone()
     table.weight = nn.Parameter(rows, requires_grad=False)
     table.dtype = None if rows.dtype is dtype else dtype
     return True
+
+
+def is_exact(stored: torch.dtype, dtype: torch.dtype) -> bool:
+    """True if the cast of stored weights to `dtype` is exact."""
+    return torch.promote_types(stored, dtype) is dtype
 
 
 def is_mapped(rows: Tensor, dtype: torch.dtype) -> bool:
@@ -213,7 +219,7 @@ def is_mapped(rows: Tensor, dtype: torch.dtype) -> bool:
 
     Shapes: rows [V, H], also on the meta device.
     """
-    return rows.nbytes >= MIN_MAPPED_BYTES and torch.promote_types(rows.dtype, dtype) is dtype
+    return rows.nbytes >= MIN_MAPPED_BYTES and is_exact(rows.dtype, dtype)
 
 
 def _as_published(network: nn.Module, prefix: str, rounds: bool) -> dict[str, Place]:

@@ -23,7 +23,7 @@ from runtime.model.code2wav import Code2Wav
 from runtime.model.config import ModelConfig
 from runtime.model.inspection import Inspection
 from runtime.model.products import Linear, Table, narrowed_names
-from runtime.model.weights import is_mapped
+from runtime.model.weights import is_exact, is_mapped
 from runtime.settings import EngineSettings
 
 # Torch dtypes by their name in safetensors files.
@@ -213,10 +213,13 @@ def _network_bytes(
     *,
     on_cpu: bool,
 ) -> int:
-    """Return the memory of a network in bytes, without memory-mapped tables on a CPU."""
+    """Return the memory of a network in bytes.
+
+    On a CPU, some tables are memory-mapped, and some weights are stored in a narrower dtype.
+    """
     dtype, quantization = weights
     if prefix == TALKER:
-        return tensor_bytes(network, dtype.itemsize, quantization) - on_cpu * _mapped_bytes(inspection, network, dtype)
+        return tensor_bytes(network, dtype.itemsize, quantization) - on_cpu * _table_savings(inspection, network, dtype)
     used_bytes = tensor_bytes(network, torch.float32.itemsize)
     if prefix == DECODER and on_cpu:
         sound_dtype = choose_sound_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
@@ -225,17 +228,18 @@ def _network_bytes(
     return used_bytes
 
 
-def _mapped_bytes(inspection: Inspection, talker: nn.Module, dtype: torch.dtype) -> int:
-    """Return the size of the memory-mapped tables in bytes.
+def _table_savings(inspection: Inspection, talker: nn.Module, dtype: torch.dtype) -> int:
+    """Return the bytes that a CPU saves compared with embedding tables in `dtype`.
 
     A table without a known header is assumed to be bfloat16.
     """
-    return sum(
-        dtype.itemsize * module.weight.numel()
-        for name, module in talker.named_modules()
-        if isinstance(module, Table)
-        and is_mapped(module.weight.to(FLOATS[inspection.types.get(f"{TALKER}{name}.weight", "BF16")]), dtype)
-    )
+    saved = 0
+    for name, module in talker.named_modules():
+        if isinstance(module, Table):
+            rows = module.weight.to(FLOATS[inspection.types.get(f"{TALKER}{name}.weight", "BF16")])
+            if is_exact(rows.dtype, dtype):
+                saved += dtype.itemsize * rows.numel() - (0 if is_mapped(rows, dtype) else rows.nbytes)
+    return saved
 
 
 def memory_of(device: Device) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from runtime.errors import CheckpointInvalid, CheckpointUnsupported, InvalidSett
 from runtime.model import weights
 from runtime.model.checkpoint import load_checkpoint, settle_quantization
 from runtime.model.inspection import inspect_folder
+from runtime.model.products import Table
 from runtime.model.quantize import quantize as write
 from runtime.quantize import quantize
 from runtime.settings import EngineSettings, Settings
@@ -130,21 +131,27 @@ def test_quantized_file_with_tensors_of_a_wrong_dtype_is_refused(
 
 
 @pytest.mark.slow("int4")
-def test_memory_mapped_embedding_table_gives_the_same_codes(
+def test_embedding_tables_in_their_stored_dtype_give_the_same_codes(
     written: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(written, tmp_path / "bfloat16")
     tensors = load_file(folder / "model.safetensors")
     tables = [key for key in tensors if "_embedding" in key]
     save_file(tensors | {key: tensors[key].bfloat16() for key in tables}, folder / "model.safetensors")
-    copied = load_checkpoint(str(folder), CPU, torch.float32)
-    monkeypatch.setattr(weights, "MIN_MAPPED_BYTES", 0)
-    lying = load_checkpoint(str(folder), CPU, torch.float32)
-    assert copied.talker.model.text_embedding.weight.dtype is torch.float32
-    assert lying.talker.model.text_embedding.weight.dtype is torch.bfloat16
-    assert torch.equal(copied.talker.model.text_embedding.rows, lying.talker.model.text_embedding.rows)
-    first, second = speak(engine_of(copied, slots=1), REQUEST), speak(engine_of(lying, slots=1), REQUEST)
-    assert np.array_equal(first.codes, second.codes)
+    kept = load_checkpoint(str(folder), CPU, torch.float32)
+    with monkeypatch.context() as mapping:
+        mapping.setattr(weights, "MIN_MAPPED_BYTES", 0)
+        mapped = load_checkpoint(str(folder), CPU, torch.float32)
+    monkeypatch.setattr(weights, "is_exact", lambda stored, dtype: False)
+    cast = load_checkpoint(str(folder), CPU, torch.float32)
+    expected = speak(engine_of(cast, slots=1), REQUEST).codes
+    for checkpoint, dtype in ((cast, torch.float32), (kept, torch.bfloat16), (mapped, torch.bfloat16)):
+        talker = checkpoint.talker
+        for table in (talker.model.text_embedding, *talker.code_predictor.model.codec_embedding):
+            assert isinstance(table, Table)
+            assert table.weight.dtype is dtype
+        assert torch.equal(talker.model.text_embedding.rows, cast.talker.model.text_embedding.rows)
+        assert np.array_equal(speak(engine_of(checkpoint, slots=1), REQUEST).codes, expected)
 
 
 def test_empty_working_directory_is_accepted_as_target(
