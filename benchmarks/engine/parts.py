@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.common.report import log_step
-from runtime.device.fused import Lookup, Sampled
+from runtime.device.fused import EmbeddingLookup, SampleOutput
 from runtime.device.interface import Stream
 from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
@@ -111,7 +111,7 @@ class Parts:
         hidden = torch.ones((batch, len(norm)), device=norm.device, dtype=norm.dtype)
         rows = torch.arange(batch, device=norm.device)
         codes = torch.empty((batch, frame.config.talker.num_code_groups), device=norm.device, dtype=torch.int64)
-        sampled = Sampled(codes, torch.empty_like(codes, dtype=torch.bool))
+        sampled = SampleOutput(codes, torch.empty_like(codes, dtype=torch.bool))
         slot_cache, fused = frame.slot_cache, frame.fused
 
         def draw(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
@@ -121,9 +121,9 @@ class Parts:
                     embedded.copy_(frame.talker.embed_code(codebook, code))
                 return
             assert frame.talker.tables is not None
-            lookup = None if embedded is None else Lookup(frame.talker.tables.of(codebook), embedded)
+            lookup = None if embedded is None else EmbeddingLookup(frame.talker.tables.of(codebook), embedded)
             state = slot_cache.predictor_level.sampling(slot_cache.seed, slot_cache.frame)
-            fused.sample(logits, rows, state, codebook, sampled, None, lookup, settled=True)
+            fused.sample(logits, rows, state, codebook, sampled, None, lookup, inputs_ready=True)
 
         def predict() -> None:
             x = predictor.begin(hidden, frame.ops)

@@ -18,7 +18,7 @@ REFINEMENTS = 2  # Number of least-squares fits of scale and offset to the round
 DAMPING = 0.1  # Constant added to the diagonal of `moments`, as a fraction of the mean of the diagonal.
 
 
-def calibrated(weight: Tensor, moments: Tensor) -> Int4:
+def quantize_gptq(weight: Tensor, moments: Tensor) -> Int4:
     """Quantize a weight matrix to int4 with GPTQ, using the second moments of its inputs.
 
     Shapes: weight [N, K], K a multiple of GROUP_WEIGHTS; moments [K, K], the sum of the inputs' outer products.

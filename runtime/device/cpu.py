@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from runtime.device.fused import Fused
 from runtime.device.host_memory import free_bytes, total_bytes
-from runtime.device.interface import AttendSlots, Event, Graph, Stream
+from runtime.device.interface import Event, Graph, SlotAttentionFunction, Stream
 
 ResultT = TypeVar("ResultT")
 # Arguments: queries, keys, values, slot numbers of the batch, lengths.
@@ -27,35 +27,35 @@ SMALL = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Threads:
+class ThreadCounts:
     """Numbers of CPU threads for frames and prompts (`frames`) and for Code2Wav (`sound`)."""
 
     frames: int
     sound: int
 
 
-def threads_for(networks: Iterable[nn.Module]) -> Threads:
+def choose_threads(networks: Iterable[nn.Module]) -> ThreadCounts:
     """Return the numbers of CPU threads to use for a list of networks.
 
     If all networks are small, frames and Code2Wav get one thread each. The reason is that a frame has a hundred matrix
     products, and waking a second thread takes about 0.1 ms for each of them. The talker of the embedded voice has 9
     million parameters, and the smallest published talker has several hundred million.
     """
-    return Threads(1, 1) if are_small(networks) else shared_out(CORE_COUNT)
+    return ThreadCounts(1, 1) if are_small_networks(networks) else split_cores(CORE_COUNT)
 
 
-def are_small(networks: Iterable[nn.Module]) -> bool:
+def are_small_networks(networks: Iterable[nn.Module]) -> bool:
     """True if every network has fewer than 100 million parameters."""
     return all(sum(part.numel() for part in network.parameters()) < SMALL for network in networks)
 
 
-def shared_out(cores: int) -> Threads:
+def split_cores(cores: int) -> ThreadCounts:
     """Divide `cores` CPU cores between frames and Code2Wav.
 
     Code2Wav gets a quarter of the cores, and frames get the others. Each gets at least one.
     """
     code2wav_threads = max(1, cores // 4)
-    return Threads(max(1, cores - code2wav_threads), code2wav_threads)
+    return ThreadCounts(max(1, cores - code2wav_threads), code2wav_threads)
 
 
 def is_x86() -> bool:
@@ -66,7 +66,7 @@ def is_x86() -> bool:
     return platform.machine().lower() in ("x86_64", "amd64")
 
 
-def multiplies_bfloat16() -> bool:
+def has_bfloat16_instructions() -> bool:
     """True if the CPU has bfloat16 instructions, which are twice as fast as float32."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
@@ -79,7 +79,7 @@ def unit_norm(x: Tensor, eps: float) -> Tensor:
     return F.rms_norm(x, x.shape[-1:], None, eps)
 
 
-class Now:
+class CompletedEvent:
     """Event of a synchronous device, on which all earlier work is already complete."""
 
     def query(self) -> bool:
@@ -89,10 +89,10 @@ class Now:
         """Return immediately, because all earlier work is complete."""
 
 
-class EachLayer:
+class CachedSlotAttention:
     """Attention over the slots of the KV cache for devices with a `decode_attention` function.
 
-    Implements ``AttendSlots``. Attention reads only the first `span` positions of each slot.
+    Implements ``SlotAttentionFunction``. Attention reads only the first `span` positions of each slot.
     """
 
     def __init__(self, attend: DecodeAttention, rows: Tensor, starts: Tensor, span: int) -> None:
@@ -131,9 +131,11 @@ class CpuDevice:
             seen = torch.ones(new, total, device=q.device, dtype=torch.bool).tril(total - new)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
 
-    def attend_slots(self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1) -> AttendSlots:
+    def attend_slots(
+        self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1
+    ) -> SlotAttentionFunction:
         assert new == 1, "only a prompt has several positions at once, and prompts run one at a time"
-        return EachLayer(self.decode_attention, rows, starts, span)
+        return CachedSlotAttention(self.decode_attention, rows, starts, span)
 
     def enter_thread(self) -> None:
         """Do nothing, because every thread may use the CPU."""
@@ -161,7 +163,7 @@ class CpuDevice:
         return nullcontext()
 
     def mark(self) -> Event:
-        return Now()
+        return CompletedEvent()
 
     def wait(self, event: Event) -> None:
         """Return immediately, because all earlier work is complete."""

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 
-class Rules(NamedTuple):
+class SamplingRules(NamedTuple):
     """Sampling rules for codebook 0: repetition penalty, minimum length and allowed ids.
 
     `talker_rules` in execution/sampling.py is the reference implementation. `eos` and all ids below `codes` are
@@ -43,7 +43,7 @@ class SamplingState(NamedTuple):
     frame: Tensor
 
 
-class Sampled(NamedTuple):
+class SampleOutput(NamedTuple):
     """Output buffers of `Fused.sample` for one frame.
 
     Shapes: codes [B, Q] int64; finite [B, Q] bool, True if all logits of the codebook were finite.
@@ -53,7 +53,7 @@ class Sampled(NamedTuple):
     finite: Tensor
 
 
-class Lookup(NamedTuple):
+class EmbeddingLookup(NamedTuple):
     """Arguments of an embedding lookup that writes `table[code]` of each row to `out`.
 
     If `addresses` is not None, each slot has its own table of the same shape instead of `table`.
@@ -121,9 +121,9 @@ class Fused(Protocol):
 
     For many rows, a product with a norm takes two launches.
 
-    Launches may overlap. Some operations have the argument `settled`, and their docstrings name the arguments that are
-    slot inputs. Pass True if all launches that write these slot inputs have finished. The operation then reads the slot
-    inputs while other launches still run. With False, the operation waits for all earlier launches before the next
+    Launches may overlap. Some operations have the argument `inputs_ready`, and their docstrings name the arguments that
+    are slot inputs. Pass True if all launches that write these slot inputs have finished. The operation then reads the
+    slot inputs while other launches still run. With False, the operation waits for all earlier launches before the next
     launch may start.
     """
 
@@ -170,12 +170,12 @@ class Fused(Protocol):
         positions: Tensor,
         new: int = 1,
         *,
-        settled: bool = False,
+        inputs_ready: bool = False,
     ) -> Tensor:
         """Compute the attention of the `new` newest positions of each row of a decode step.
 
         The operation also applies head norms and RoPE, and writes the new keys and values to the cache. Each row
-        attends to the positions of its slot. The slot inputs for `settled` are `rows` and `positions`.
+        attends to the positions of its slot. The slot inputs for `inputs_ready` are `rows` and `positions`.
 
         Shapes: qkv [B * new, (heads + 2 kv_heads) * d]; rows [B] int64, slot numbers; positions [B] int64, first new
         position; result [B * new, heads * d].
@@ -197,16 +197,16 @@ class Fused(Protocol):
         rows: Tensor,
         state: SamplingState,
         codebook: int,
-        out: Sampled,
-        rules: Rules | None = None,
-        lookup: Lookup | None = None,
+        out: SampleOutput,
+        rules: SamplingRules | None = None,
+        lookup: EmbeddingLookup | None = None,
         *,
-        settled: bool = False,
+        inputs_ready: bool = False,
     ) -> None:
         """Sample one code per row, and look up the code's embedding.
 
-        The results are written to column `codebook` of `out`. The slot inputs for `settled` are `rows` and `state`. The
-        reference implementation is `pick` in runtime/engine/execution/sampling.py.
+        The results are written to column `codebook` of `out`. The slot inputs for `inputs_ready` are `rows` and
+        `state`. The reference implementation is `pick` in runtime/engine/execution/sampling.py.
 
         Args:
             rules: Rules for codebook 0, or None for other codebooks.
@@ -215,7 +215,7 @@ class Fused(Protocol):
         Shapes: logits [B, V]; rows [B] int64, slot numbers.
         """
 
-    def begin(
+    def begin_frame(
         self, rows: Tensor, state: SlotState, frames: Tensor, text: Tensor, addresses: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the talker's input embedding and position for each row's next frame.
@@ -227,11 +227,11 @@ class Fused(Protocol):
         addresses of two tables in device memory; results [B, H] and [B] int64.
         """
 
-    def finish(
+    def finish_frame(
         self,
         rows: Tensor,
         state: SlotState,
-        sampled: Sampled,
+        sampled: SampleOutput,
         eos: int,
         positions: Tensor,
         counts: Tensor | None = None,

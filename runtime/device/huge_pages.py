@@ -24,7 +24,7 @@ PROCESS = Path("/proc/self")
 REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")
 
 
-def gather() -> int:
+def move_to_huge_pages() -> int:
     """Move the memory of this process into huge pages.
 
     Only ranges that use at least 90 % of their huge pages are moved. The call takes 1.6 s of CPU time per gigabyte.

@@ -45,7 +45,7 @@ class Event(Protocol):
         """
 
 
-class AttendSlots(Protocol):
+class SlotAttentionFunction(Protocol):
     """Function that computes attention over the slots of the KV cache, called once per layer."""
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -102,7 +102,9 @@ class Device(Protocol):
         bool.
         """
 
-    def attend_slots(self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1) -> AttendSlots:
+    def attend_slots(
+        self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1
+    ) -> SlotAttentionFunction:
         """Return an attention function for the `new` next positions of each row.
 
         Each position attends to itself and to all earlier positions of its slot.

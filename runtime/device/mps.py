@@ -14,7 +14,7 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event
 
 
-class Finished:
+class QueueEmptyEvent:
     """Event that is complete when the Metal queue is empty.
 
     A query waits for the queue and then returns True.
@@ -41,7 +41,7 @@ class MpsDevice(CpuDevice):
         self.torch_device = torch.device("mps")
 
     def mark(self) -> Event:
-        return Finished()
+        return QueueEmptyEvent()
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
         into.copy_(tensor)  # The copy is synchronous, because host memory is not pinned.

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from runtime.device.cpu import CpuDevice
-from runtime.device.interface import URGENT_STREAMS, AttendSlots, Event, Graph, Stream
+from runtime.device.interface import URGENT_STREAMS, Event, Graph, SlotAttentionFunction, Stream
 from runtime.device.npu_attention import (
     BLOCK_POSITIONS,
     BOTTOM_RIGHT,
     COMPRESSED_MASK_SIZE,
     EXPLICIT_MASK_MODE,
-    NpuSlots,
+    NpuSlotAttention,
     check_attention,
 )
 from runtime.errors import DeviceUnavailable
@@ -120,8 +120,10 @@ class NpuDevice(CpuDevice):
             return self._attend(q, k, v, None, EXPLICIT_MASK_MODE)
         return self._attend(q, k, v, self._ahead_of_itself, BOTTOM_RIGHT)
 
-    def attend_slots(self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1) -> AttendSlots:
-        return NpuSlots(self._attend, rows, starts, span, like, new)
+    def attend_slots(
+        self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1
+    ) -> SlotAttentionFunction:
+        return NpuSlotAttention(self._attend, rows, starts, span, like, new)
 
     def stream(self, stream: Stream) -> AbstractContextManager[None]:
         return self._npu.stream(self.streams[stream])
@@ -199,7 +201,7 @@ class NpuDevice(CpuDevice):
         return output
 
 
-def sees_npu() -> bool:
+def has_npu() -> bool:
     """True if torch_npu is installed and sees a device."""
     try:
         return bool(_library().npu.is_available())

@@ -28,7 +28,7 @@ Attend = Callable[
 ]  # Arguments: q, k, v, attention mask, sparse mode.
 
 
-class NpuSlots:
+class NpuSlotAttention:
     """Attention over the slots of the KV cache for NPUs, with masks on the device.
 
     Implements ``AttendSlots``. Indices and masks are computed once for all layers. Positions beyond the end of a slot

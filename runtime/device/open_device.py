@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from runtime.device.cpu import CpuDevice, multiplies_bfloat16
+from runtime.device.cpu import CpuDevice, has_bfloat16_instructions
 from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Device
 from runtime.device.mps import MpsDevice
-from runtime.device.npu import NpuDevice, sees_npu
-from runtime.device.quantized import Quantization, kinds_on, multiplies_float16, not_on
+from runtime.device.npu import NpuDevice, has_npu
+from runtime.device.quantized import Quantization, supported_quantizations, supports_float16, unsupported_message
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -26,7 +26,7 @@ def open_device(name: str, *, eager: bool = False) -> Device:
         InvalidSetting: The name is unknown.
     """
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "npu" if sees_npu() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "npu" if has_npu() else "cpu"
     if name == "cpu":
         return CpuDevice()
     if name == "cuda":
@@ -54,7 +54,7 @@ def choose_dtype(name: str, device: Device, *, is_large: bool = False) -> torch.
             (docs/model.md 7.2).
     """
     if name == "auto":
-        return torch.bfloat16 if is_large and device.name == "cpu" and multiplies_bfloat16() else device.dtype
+        return torch.bfloat16 if is_large and device.name == "cpu" and has_bfloat16_instructions() else device.dtype
     if name == "float16":
         raise InvalidSetting(
             name="dtype",
@@ -78,12 +78,14 @@ def choose_quantization(word: str, device: Device) -> Quantization | None:
     if word == "off":
         return None
     kind = Quantization(word)
-    if kind not in kinds_on(device.name):
-        raise InvalidSetting(name="quantize", value=word, why=not_on(kind, device.name))
+    if kind not in supported_quantizations(device.name):
+        raise InvalidSetting(name="quantize", value=word, why=unsupported_message(kind, device.name))
     return kind
 
 
-def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantization: Quantization | None) -> torch.dtype:
+def choose_code2wav_dtype(
+    name: str, device: Device, dtype: torch.dtype, quantization: Quantization | None
+) -> torch.dtype:
     """Return the torch dtype of Code2Wav's matrix products.
 
     A name other than `auto` selects the dtype with this name. On a GPU, `auto` selects the device's dtype. On a CPU,
@@ -101,6 +103,6 @@ def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantizati
         return device.dtype
     if dtype is torch.float32 and quantization is None:
         return torch.float32
-    if quantization is not Quantization.FLOAT16 and multiplies_bfloat16():
+    if quantization is not Quantization.FLOAT16 and has_bfloat16_instructions():
         return torch.bfloat16
-    return torch.float16 if multiplies_float16() else torch.float32
+    return torch.float16 if supports_float16() else torch.float32

@@ -45,7 +45,7 @@ class PackedProduct:
         return output[:count]
 
 
-def packed(weight: Tensor) -> PackedProduct | None:
+def pack_weight(weight: Tensor) -> PackedProduct | None:
     """Pack a weight matrix, or return None if its packed product is not batch-invariant.
 
     Shapes: weight [N, K].
@@ -55,7 +55,7 @@ def packed(weight: Tensor) -> PackedProduct | None:
     return None if least is None else PackedProduct(weight, least)
 
 
-def lays_out(dtype: torch.dtype) -> bool:
+def can_pack(dtype: torch.dtype) -> bool:
     """True if oneDNN can pack weights of this dtype on this CPU.
 
     oneDNN packs 16-bit weights only on a CPU with AVX-512.
@@ -77,7 +77,7 @@ def min_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
     Returns:
         None if the product is not batch-invariant with any number in `MIN_ROWS`.
     """
-    if not is_x86() or not lays_out(dtype):
+    if not is_x86() or not can_pack(dtype):
         return None
     random = torch.Generator().manual_seed(1)
     # Each weight row is the previous row shifted by one, because generating separate random rows would take half of the

@@ -131,17 +131,17 @@ class Int4:
 Rounded = Int8 | Int4
 
 
-def rounded(weight: Tensor, kind: Quantization) -> Rounded:
+def quantize_weight(weight: Tensor, kind: Quantization) -> Rounded:
     """Quantize a weight matrix to int8 or int4.
 
     The result is int4 if `kind` is int4 and the int4 kernels support the shape, and int8 otherwise.
 
     Shapes: weight [N, K].
     """
-    return Int4.of(weight) if kind is Quantization.INT4 and takes_four_bits(*weight.shape) else Int8.of(weight)
+    return Int4.of(weight) if kind is Quantization.INT4 and supports_int4(*weight.shape) else Int8.of(weight)
 
 
-def product_of(weights: Rounded) -> Product:
+def product_function(weights: Rounded) -> Product:
     """Return a function that multiplies activations by a quantized weight matrix.
 
     The function runs on the device of the weights, with the fastest kernel that is available there.
@@ -152,13 +152,13 @@ def product_of(weights: Rounded) -> Product:
         return WeightOnlyInt4(weights)
     if not weights.values.is_cpu:
         return DequantizedInt8(weights)
-    if rounds_rows():
-        return RoundedRowsInt8(weights)
+    if quantizes_activations():
+        return DynamicInt8(weights)
     N, K = weights.values.shape
     return DequantizedInt8(weights) if N % TILE_OUTPUTS or K % TILE_OUTPUTS else WeightOnlyInt8(weights)
 
 
-def quantized(weight: Tensor, kind: Quantization) -> Product:
+def quantized_product(weight: Tensor, kind: Quantization) -> Product:
     """Quantize a weight matrix, and return a function that multiplies activations by it.
 
     Shapes: weight [N, K].
@@ -167,8 +167,8 @@ def quantized(weight: Tensor, kind: Quantization) -> Product:
     if kind is Quantization.FLOAT16:
         return NativeFloat16(weight) if is_native else WeightOnlyFloat16(weight)
     if not is_native:
-        return product_of(rounded(weight, kind))
-    is_int4 = kind is Quantization.INT4 and takes_four_bits(*weight.shape)
+        return product_function(quantize_weight(weight, kind))
+    is_int4 = kind is Quantization.INT4 and supports_int4(*weight.shape)
     return NativeInt4(weight) if is_int4 else NativeInt8(weight)
 
 
@@ -176,17 +176,17 @@ def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
     """Return the size in bytes of a quantized [N, K] weight matrix, including its scales."""
     if kind is Quantization.FLOAT16:
         return 2 * N * K
-    if kind is Quantization.INT4 and takes_four_bits(N, K):
+    if kind is Quantization.INT4 and supports_int4(N, K):
         return N * K // 2 + 4 * N * (K // GROUP_WEIGHTS)
     return N * K + 12 * N
 
 
-def takes_four_bits(N: int, K: int) -> bool:
+def supports_int4(N: int, K: int) -> bool:
     """True if the int4 kernels support an [N, K] weight matrix."""
     return not (N % TILE_OUTPUTS or K % GROUP_WEIGHTS)
 
 
-def rounds_rows() -> bool:
+def quantizes_activations() -> bool:
     """True if int8 products without the C++ operators also quantize the activations to int8.
 
     This is the case on x86, because fbgemm's kernels are used there.
@@ -195,12 +195,12 @@ def rounds_rows() -> bool:
 
 
 @cache
-def multiplies_float16() -> bool:
+def supports_float16() -> bool:
     """True if fbgemm's float16 kernels are available and batch-invariant.
 
     fbgemm does not guarantee batch invariance, so the kernels are tested on the running CPU with one and two threads.
     """
-    if not rounds_rows():
+    if not quantizes_activations():
         return False
     random = torch.Generator().manual_seed(1)
     product = WeightOnlyFloat16(torch.randn((80, 1100), generator=random))
@@ -216,17 +216,17 @@ def multiplies_float16() -> bool:
     return torch.equal(*wholes)
 
 
-def kinds_here() -> list[Quantization]:
+def cpu_quantizations() -> list[Quantization]:
     """Return the quantizations that this CPU supports, from largest to smallest."""
-    return [kind for kind in Quantization if kind is not Quantization.FLOAT16 or multiplies_float16()]
+    return [kind for kind in Quantization if kind is not Quantization.FLOAT16 or supports_float16()]
 
 
-def kinds_on(device: str) -> list[Quantization]:
+def supported_quantizations(device: str) -> list[Quantization]:
     """Return the quantizations that a device type, such as `cuda`, supports."""
-    return kinds_here() if device == "cpu" else [Quantization.INT8] if device == "cuda" else []
+    return cpu_quantizations() if device == "cpu" else [Quantization.INT8] if device == "cuda" else []
 
 
-def not_on(kind: Quantization, device: str) -> str:
+def unsupported_message(kind: Quantization, device: str) -> str:
     """Return the error message for a quantization that a device type does not support."""
     able = "a CPU or a CUDA card" if kind is Quantization.INT8 else "a CPU"
     return f"the device is {device}, and {kind} needs {able}"
@@ -300,7 +300,7 @@ class NativeInt8:
             self.tiles, self.scales = native.int8_tiles(weight.values, weight.scales)
             self.outputs = len(weight.scales)
         else:
-            self.tiles, self.scales = native.packed_int8(weight)
+            self.tiles, self.scales = native.quantize_int8_tiles(weight)
             self.outputs = len(weight)
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -320,7 +320,7 @@ class NativeInt4:
             self.blocks = native.int4_blocks(weight.values, weight.scales, weight.offsets)
             self.outputs = len(weight.scales)
         else:
-            self.blocks = native.packed_int4(weight)
+            self.blocks = native.quantize_int4_blocks(weight)
             self.outputs = len(weight)
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -329,7 +329,7 @@ class NativeInt4:
         return output.to(rows.dtype)
 
 
-class RoundedRowsInt8:
+class DynamicInt8:
     """Callable that quantizes activations to int8 and multiplies by int8 weights with fbgemm."""
 
     def __init__(self, rounded: Int8) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from runtime.device import Device
 from runtime.device.interface import Stream
-from runtime.device.open_device import choose_sound_dtype
+from runtime.device.open_device import choose_code2wav_dtype
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.audio.code2wav_worker import Code2WavWorker
 from runtime.engine.audio.voice_cache import VoiceCache
@@ -104,7 +104,7 @@ class EngineCore:
         self.runner = ModelRunner(checkpoint, device, dtype, slots, length, engine.prompt_piece, prompts, graphs)
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
-        sound_dtype = choose_sound_dtype(engine.sound_dtype, device, dtype, checkpoint.quantization)
+        sound_dtype = choose_code2wav_dtype(engine.sound_dtype, device, dtype, checkpoint.quantization)
         self.code2wav_streams = Code2WavStreams(
             code2wav, slots, device, sound_dtype, graphs=graphs, shapes=engine.sound_shapes
         )

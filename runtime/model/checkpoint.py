@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from runtime.device.quantized import Quantization, kinds_on, not_on
+from runtime.device.quantized import Quantization, supported_quantizations, unsupported_message
 from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported, no_folder
 from runtime.model.code2wav import Code2Wav
 from runtime.model.composition import compose
@@ -170,8 +170,8 @@ def settle_quantization(
         return requested
     if requested not in (None, stored):
         raise CheckpointUnsupported(path=path, why=f"its weights are {stored}, and cannot be converted to {requested}")
-    if stored not in kinds_on(device):
-        raise CheckpointUnsupported(path=path, why=f"its weights are {stored}; {not_on(stored, device)}")
+    if stored not in supported_quantizations(device):
+        raise CheckpointUnsupported(path=path, why=f"its weights are {stored}; {unsupported_message(stored, device)}")
     return stored
 
 

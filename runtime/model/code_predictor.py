@@ -97,7 +97,7 @@ class FrameCache:
                 self._rows[:B],
                 self._positions[self.used, :B],
                 T,
-                settled=True,
+                inputs_ready=True,
             )
             return out.view(B, T, -1)
         place = self._places.get((layer, B, self.used, T)) or self._place(layer, B, T)

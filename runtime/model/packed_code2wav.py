@@ -8,12 +8,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from runtime.device.kernels.convolution import After, ConvolutionOutput, convolve
+from runtime.device.kernels.convolution import Activation, ConvolutionOutput, convolve
 from runtime.device.kernels.pointwise import look_up, normed_depthwise, pcm
 from runtime.device.kernels.residual_unit import PackedUnit, residual_unit
 from runtime.device.kernels.snake import Snake
-from runtime.device.kernels.streams import Past
-from runtime.device.kernels.window import attend_window, ring_for
+from runtime.device.kernels.streams import PastInputs
+from runtime.device.kernels.window import attend_window, ring_frames_for
 from runtime.model.code2wav import Code2Wav, StreamState
 from runtime.model.packing import Block, pack
 
@@ -30,7 +30,7 @@ class PackedCode2Wav:
         self.eps = config.rms_norm_eps
         self.window = config.sliding_window
         self.tail_frames = code2wav.tail_frames
-        ring = ring_for(config.sliding_window, MIN_CALL_FRAMES)
+        ring = ring_frames_for(config.sliding_window, MIN_CALL_FRAMES)
         self.max_call_frames = ring - config.sliding_window + 1
         sizes = [module.left * module.inputs for module in code2wav.looking_back]
         self.reference_slot, slots = slots, slots + 1
@@ -42,7 +42,7 @@ class PackedCode2Wav:
             cache = (config.num_hidden_layers, 2, config.num_key_value_heads, ring, config.head_dim)
             self.rings = torch.zeros((slots, *cache), device=self.device, dtype=dtype)
             pasts = [
-                Past(self.memory[..., start : start + size], module.left)
+                PastInputs(self.memory[..., start : start + size], module.left)
                 for module, start, size in zip(code2wav.looking_back, starts, sizes, strict=False)
             ]
             self.network = pack(code2wav, dtype, pasts)
@@ -97,7 +97,9 @@ class PackedCode2Wav:
             qkv = convolve(layer.qkv, output.values, rows, norm=(output.squares, eps)).values
             attended = attend_window(qkv, self.rings[:, index], rows, network.frequencies, self.window)
             output = convolve(layer.out, attended, rows, residual=output.values, squares=True)
-            inner = convolve(layer.gate_up, output.values, rows, norm=(output.squares, eps), after=After.SWIGLU).values
+            inner = convolve(
+                layer.gate_up, output.values, rows, norm=(output.squares, eps), after=Activation.SWIGLU
+            ).values
             output = convolve(layer.down, inner, rows, residual=output.values, squares=True)
         latent = network.stages[0].widen.inputs
         return convolve(network.exit, output.values, rows, norm=(output.squares, eps)).values.view(
@@ -116,7 +118,7 @@ class PackedCode2Wav:
             if stage.upsample is not None:
                 x = convolve(stage.upsample, x, rows).values.view(len(x), -1, stage.upsample.inputs)
             y = normed_depthwise(x, stage.depthwise, stage.depthwise_bias, rows, stage.past, stage.eps)
-            inner = convolve(stage.widen, y, rows, after=After.GELU).values
+            inner = convolve(stage.widen, y, rows, after=Activation.GELU).values
             x = convolve(stage.narrow, inner, rows, residual=x).values
         output = convolve(network.first, x, rows, network.first_past, next_snake=network.snakes[0], plain=False)
         for block, after in zip(network.blocks, network.snakes[1:], strict=True):

@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runtime.device.kernels.convolution import Packed
-from runtime.device.kernels.residual_unit import PackedUnit, fits, split
+from runtime.device.kernels.convolution import PackedConvolution
+from runtime.device.kernels.residual_unit import PackedUnit, fits_shared_memory, split_channels
 from runtime.device.kernels.snake import Snake
-from runtime.device.kernels.streams import Past
+from runtime.device.kernels.streams import PastInputs
 from runtime.model.code2wav import MIN_CLUSTER_USAGE, Code2Wav
 
 
@@ -25,10 +25,10 @@ from runtime.model.code2wav import MIN_CLUSTER_USAGE, Code2Wav
 class Layer:
     """Packed weights of a transformer layer."""
 
-    qkv: Packed
-    out: Packed
-    gate_up: Packed  # The columns of gate and up alternate.
-    down: Packed
+    qkv: PackedConvolution
+    out: PackedConvolution
+    gate_up: PackedConvolution  # The columns of gate and up alternate.
+    down: PackedConvolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,35 +38,35 @@ class Stage:
     `upsample` is None for the first layer, which is folded into the transformer's output.
     """
 
-    upsample: Packed | None
+    upsample: PackedConvolution | None
     depthwise: Tensor  # Shape: [taps, C], dtype float32.
     depthwise_bias: Tensor
-    past: Past
+    past: PastInputs
     eps: float
-    widen: Packed
-    narrow: Packed
+    widen: PackedConvolution
+    narrow: PackedConvolution
 
 
 @dataclass(frozen=True, slots=True)
 class WideUnit:
     """Packed weights of a residual unit with too many channels for a single kernel."""
 
-    first: Packed
+    first: PackedConvolution
     between: Snake
-    second: Packed
+    second: PackedConvolution
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """Packed weights of a transposed convolution and of the residual units after it."""
 
-    upsample: Packed
-    past: Past
+    upsample: PackedConvolution
+    past: PastInputs
     channels: int
     head: Snake  # SnakeBeta before the first unit. It is applied once to all upsampled time steps.
     heads: list[Snake]  # SnakeBeta before each later unit.
     units: list[PackedUnit | WideUnit]
-    pasts: list[Past]
+    pasts: list[PastInputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +74,22 @@ class PackedNetwork:
     """Packed weights of Code2Wav in the order of the data flow."""
 
     tables: Tensor  # Shape: [Q, codes, codebook_dim].
-    entry: Packed
-    entry_past: Past
+    entry: PackedConvolution
+    entry_past: PastInputs
     layers: list[Layer]
     frequencies: Tensor  # Frequencies of RoPE. Shape: [d / 2], dtype float32.
-    exit: Packed
+    exit: PackedConvolution
     stages: list[Stage]
-    first: Packed
-    first_past: Past
+    first: PackedConvolution
+    first_past: PastInputs
     snakes: list[Snake]  # SnakeBeta layers before each block and before the last convolution.
     blocks: list[Block]
     last: Tensor  # Shape: [taps, C], dtype float32.
     last_bias: Tensor
-    last_past: Past
+    last_past: PastInputs
 
 
-def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNetwork:
+def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[PastInputs]) -> PackedNetwork:
     """Pack the weights of a loaded Code2Wav network for the kernels.
 
     Args:
@@ -134,19 +134,21 @@ def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNet
 class _Packer:
     """Converter from the modules of runtime/model/code2wav.py to the kernels' layout."""
 
-    def __init__(self, dtype: torch.dtype, pasts: list[Past]) -> None:
+    def __init__(self, dtype: torch.dtype, pasts: list[PastInputs]) -> None:
         self.dtype = dtype
         self.pasts = pasts
 
-    def product(self, weight: Tensor, bias: Tensor | None, inputs: int, taps: int = 1, dilation: int = 1) -> Packed:
+    def product(
+        self, weight: Tensor, bias: Tensor | None, inputs: int, taps: int = 1, dilation: int = 1
+    ) -> PackedConvolution:
         """Pack the weight and bias of a matrix product.
 
         Shapes: weight [taps * inputs, N]; bias [N].
         """
         cast = None if bias is None else bias.float().contiguous()
-        return Packed(weight.t().to(self.dtype).contiguous(), cast, inputs, taps, dilation)
+        return PackedConvolution(weight.t().to(self.dtype).contiguous(), cast, inputs, taps, dilation)
 
-    def convolution(self, conv: Any) -> Packed:
+    def convolution(self, conv: Any) -> PackedConvolution:
         weight, bias = _taps(conv)
         return self.product(weight, bias, conv.in_channels, conv.kernel_size[0], conv.dilation[0])
 
@@ -198,14 +200,14 @@ class _Packer:
 
     def unit(self, unit: Any) -> PackedUnit | WideUnit:
         wide, point, between = self.convolution(unit.conv1.conv), self.convolution(unit.conv2.conv), _snake(unit.act2)
-        if not fits(wide.inputs, self.dtype):
+        if not fits_shared_memory(wide.inputs, self.dtype):
             return WideUnit(wide, between, point)
-        tiles = split(wide.inputs)
+        tiles = split_channels(wide.inputs)
         beyond = sum(tiles) - wide.inputs
         assert wide.bias is not None, "published with a bias"
         assert point.bias is not None, "published with a bias"
         return PackedUnit(
-            Packed(
+            PackedConvolution(
                 F.pad(wide.weight, (0, 0, 0, beyond)),
                 F.pad(wide.bias, (0, beyond)),
                 wide.inputs,

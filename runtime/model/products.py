@@ -19,14 +19,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.device import native
-from runtime.device.packed import packed
+from runtime.device.packed import pack_weight
 from runtime.device.quantized import (
     NativeTiles,
     Product,
     Quantization,
     WeightOnlyFloat16,
-    multiplies_float16,
-    quantized,
+    quantized_product,
+    supports_float16,
 )
 
 KERNEL_ROWS = 4  # Number of rows that a kernel processes at a time.
@@ -114,7 +114,7 @@ class Linear(nn.Linear):
     def quantize(self, kind: Quantization) -> None:
         """Quantize the weight, and release the memory of the published weight."""
         # Without `detach`, autograd would keep the published weights in memory.
-        self.set_product(quantized(self.weight.detach(), kind))
+        self.set_product(quantized_product(self.weight.detach(), kind))
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
         """Store the weight in `dtype`, in the layout of a faster product function if one exists.
@@ -126,7 +126,7 @@ class Linear(nn.Linear):
 
     def pack(self) -> None:
         """Store the weight in oneDNN's packed layout, if its products are batch-invariant."""
-        if self.product is None and (product := packed(self.weight.detach())) is not None:
+        if self.product is None and (product := pack_weight(self.weight.detach())) is not None:
             self.set_product(product)
 
     def set_product(self, product: Product, dtype: torch.dtype | None = None) -> None:
@@ -179,11 +179,11 @@ def narrowed(weight: Tensor, dtype: torch.dtype, taps: int = 1) -> Product | Non
     Returns:
         None if torch's own product is the fastest batch-invariant product.
     """
-    if native.fuses(dtype):
+    if native.supports_convolution(dtype):
         return NativeTiles(weight.detach(), dtype, taps)
     if dtype is torch.float16:
-        return WeightOnlyFloat16(weight.detach()) if multiplies_float16() else None
-    product = packed(weight.detach().to(dtype)) if dtype.itemsize < weight.dtype.itemsize else None
+        return WeightOnlyFloat16(weight.detach()) if supports_float16() else None
+    product = pack_weight(weight.detach().to(dtype)) if dtype.itemsize < weight.dtype.itemsize else None
     return None if product is None else Narrow(product, dtype)
 
 

@@ -13,8 +13,8 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from runtime.device.calibrated_int4 import calibrated
-from runtime.device.quantized import Quantization, rounded, takes_four_bits
+from runtime.device.calibrated_int4 import quantize_gptq
+from runtime.device.quantized import Quantization, quantize_weight, supports_int4
 from runtime.errors import CheckpointUnsupported, InvalidSetting, StorageFailed
 from runtime.model.checkpoint import TALKER, resolve, speaking_networks
 from runtime.model.files import CONFIG, INDEX, WHOLE
@@ -102,7 +102,7 @@ def _tensors(
                 yield key, files[key].get_tensor(key)
         for name in list(parts):
             weight, measured = torch.cat(parts.pop(name)), moments.get(name.removeprefix(prefix))
-            if measured is not None and takes_four_bits(*weight.shape):
-                yield from tensors_of(name, calibrated(weight, measured)).items()
+            if measured is not None and supports_int4(*weight.shape):
+                yield from tensors_of(name, quantize_gptq(weight, measured)).items()
             else:
-                yield from tensors_of(name, rounded(weight, kind)).items()
+                yield from tensors_of(name, quantize_weight(weight, kind)).items()

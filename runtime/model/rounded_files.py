@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from runtime.device.quantized import GROUP_WEIGHTS, Int4, Int8, Quantization, Rounded, takes_four_bits
+from runtime.device.quantized import GROUP_WEIGHTS, Int4, Int8, Quantization, Rounded, supports_int4
 from runtime.model.headers import TensorHeader
 from runtime.model.products import Linear
 
@@ -27,7 +27,7 @@ def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict
     headers: dict[str, TensorHeader] = {}
     for name, module in linears(network):
         N, K = module.out_features, module.in_features
-        is_four = kind is Quantization.INT4 and takes_four_bits(N, K)
+        is_four = kind is Quantization.INT4 and supports_int4(N, K)
         headers[f"{prefix}{name}.{VALUES}"] = TensorHeader((N, K // 2), "U8") if is_four else TensorHeader((N, K), "I8")
         if is_four:
             groups = TensorHeader((N, K // GROUP_WEIGHTS), "BF16")

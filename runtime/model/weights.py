@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from runtime.device.cpu import CORE_COUNT
-from runtime.device.quantized import Quantization, product_of, quantized
+from runtime.device.quantized import Quantization, product_function, quantized_product
 from runtime.errors import CheckpointInvalid, CheckpointMissing
 from runtime.model.adapters import TABLE, Adapter, PlacedRows, PlacedTable, merged_files, read_adapter
 from runtime.model.config_reader import refuse_lfs_pointer
@@ -131,7 +131,7 @@ def _load_quantized(
     """
     name, linear = named
     weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{OFFSETS}" in quantized)
-    linear.set_product(product_of(weights), dtype)
+    linear.set_product(product_function(weights), dtype)
 
 
 def _fill(
@@ -157,7 +157,7 @@ def _fill(
         weights = [key for key, place in places.items() if place.target.rpartition(".")[2] == "weight"]
         # Weights of a fused layer's parts, in the order of its rows.
         rows = [tensor(key).to(device) for key in weights]
-        module.set_product(quantized(rows[0] if len(rows) == 1 else torch.cat(rows), kind), dtype)
+        module.set_product(quantized_product(rows[0] if len(rows) == 1 else torch.cat(rows), kind), dtype)
         places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
     mapped = {}

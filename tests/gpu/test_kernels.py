@@ -15,10 +15,10 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from runtime.device.fused import Lookup, Norm, Sampled
+from runtime.device.fused import EmbeddingLookup, Norm, SampleOutput
 from runtime.device.kernels import medium_m_gemm, small_m_gemm
 from runtime.device.kernels.decode_attention import decode_attention
-from runtime.device.kernels.frame_io import begin, finish
+from runtime.device.kernels.frame_io import begin_frame, finish_frame
 from runtime.device.kernels.gemm import MAX_ROWS, TILES, Tiles, gemm, norm, swiglu
 from runtime.device.kernels.sample import sample
 from runtime.device.quantized import DequantizedInt8, Int8
@@ -189,14 +189,23 @@ def test_graph_of_chained_kernels_replays_correctly() -> None:
 
     def frame() -> Tensor:
         codes = torch.empty(B, GROUPS, dtype=torch.int64, device="cuda")
-        sampled = Sampled(codes, torch.empty_like(codes, dtype=torch.bool))
-        x, positions = begin(rows, state, tables, text)
+        sampled = SampleOutput(codes, torch.empty_like(codes, dtype=torch.bool))
+        x, positions = begin_frame(rows, state, tables, text)
         for codebook in range(GROUPS):
-            settled = codebook > 0
-            scores = decode_attention(x, *heads.arguments()[1:], rows, positions, settled=settled)
+            inputs_ready = codebook > 0
+            scores = decode_attention(x, *heads.arguments()[1:], rows, positions, inputs_ready=inputs_ready)
             x = torch.empty_like(x)
-            sample(scores, rows, slots.state, codebook, sampled, None, Lookup(tables[codebook], x), settled=settled)
-        return finish(rows, state, sampled, 5, positions)
+            sample(
+                scores,
+                rows,
+                slots.state,
+                codebook,
+                sampled,
+                None,
+                EmbeddingLookup(tables[codebook], x),
+                inputs_ready=inputs_ready,
+            )
+        return finish_frame(rows, state, sampled, 5, positions)
 
     moving = (heads.keys, heads.values, *state)
     kept = [tensor.clone() for tensor in moving]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from runtime.device.fused import KVView, Norm, QKNormRope, Rules, SamplingState, SlotState
+from runtime.device.fused import KVView, Norm, QKNormRope, SamplingRules, SamplingState, SlotState
 from runtime.engine.execution.sampling import LevelSettings, gumbel_noise, pick, talker_rules
 from runtime.model.layers import RMSNorm, rotary, rotate
 
@@ -166,12 +166,12 @@ class Slots:
         """Return the parameters as a `SamplingState`, the argument of the sampling kernel."""
         return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, self.seed, self.frame)
 
-    def rules(self, min_frames: int, eos: int, codes: int) -> Rules:
-        """Return the talker's sampling rules as `Rules`, the argument of the sampling kernel."""
-        return Rules(self.seen, self.penalty, self.hold_until, min_frames, eos, codes)
+    def rules(self, min_frames: int, eos: int, codes: int) -> SamplingRules:
+        """Return the talker's sampling rules as `SamplingRules`, the argument of the sampling kernel."""
+        return SamplingRules(self.seen, self.penalty, self.hold_until, min_frames, eos, codes)
 
 
-def draw_reference(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None) -> Tensor:
+def draw_reference(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: SamplingRules | None) -> Tensor:
     """Sample one code for each row with plain PyTorch operations.
 
     Shapes: logits [B, V]; rows [B] int64; result [B] int64.

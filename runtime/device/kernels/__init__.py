@@ -65,7 +65,7 @@ def keeps_all_stages() -> bool:
     return not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] in READS_SHARED
 
 
-def stages(max_stages: int, stage_bytes: int) -> int:
+def count_stages(max_stages: int, stage_bytes: int) -> int:
     """Return the number of pipeline stages of a loop that fit into shared memory.
 
     The result is at most `max_stages`. The number of stages does not change the kernel's results.

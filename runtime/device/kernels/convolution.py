@@ -19,12 +19,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.kernels import pdl, stages
+from runtime.device.kernels import count_stages, pdl
 from runtime.device.kernels.snake import Snake, snake
-from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
+from runtime.device.kernels.streams import ROW, PastInputs, store_past_inputs, wait_for_previous
 
 
-class After(IntEnum):
+class Activation(IntEnum):
     """Activation that is applied to a product before the residual is added."""
 
     NOTHING = 0
@@ -32,12 +32,12 @@ class After(IntEnum):
     SWIGLU = 2  # Activation that computes each output from two adjacent columns: gate and up.
 
 
-GELU = tl.constexpr(int(After.GELU))
-SWIGLU = tl.constexpr(int(After.SWIGLU))
+GELU = tl.constexpr(int(Activation.GELU))
+SWIGLU = tl.constexpr(int(Activation.SWIGLU))
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedConvolution:
     """Weights of a convolution or a linear layer in the layout of the kernel.
 
     Shapes: weight [N, taps * C], oldest tap first; bias [N] float32 or None.
@@ -60,7 +60,7 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class ConvolutionTile:
     rows: int
     columns: int
     warps: int
@@ -72,27 +72,27 @@ class Tile:
 
     def stages_for(self, dtype: torch.dtype) -> int:
         """Return the number of pipeline stages of the loop that fit into this GPU's shared memory."""
-        return stages(self.stages, (self.rows + self.columns) * self.depth_for(dtype) * dtype.itemsize)
+        return count_stages(self.stages, (self.rows + self.columns) * self.depth_for(dtype) * dtype.itemsize)
 
 
-WIDE = Tile(128, 256, 8, 3)
-SQUARE = Tile(128, 128, 8, 3)
+WIDE = ConvolutionTile(128, 256, 8, 3)
+SQUARE = ConvolutionTile(128, 128, 8, 3)
 TILES = (
     WIDE,
     SQUARE,
-    Tile(64, 128, 4, 4),
-    Tile(64, 64, 4, 4, 128),
-    Tile(64, 32, 4, 5, 128),
-    Tile(64, 16, 4, 6, 128),
+    ConvolutionTile(64, 128, 4, 4),
+    ConvolutionTile(64, 64, 4, 4, 128),
+    ConvolutionTile(64, 32, 4, 5, 128),
+    ConvolutionTile(64, 16, 4, 6, 128),
 )
 MIN_PROGRAMS = 128  # Minimum number of programs that use all multiprocessors of a GPU.
 LINE = tl.constexpr(64)  # Number of 16-bit elements in a cache line.
 # Tile of products that also return sums of squares. All calls use the same tile, because each tile returns one sum.
-NORM_TILE = Tile(64, 16, 4, 6, 128)
+NORM_TILE = ConvolutionTile(64, 16, 4, 6, 128)
 NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 
 
-def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
+def tile_for(M: int, N: int, element_bytes: int = 2) -> ConvolutionTile:
     """Return the largest tile that gives the GPU enough programs and needs little padding.
 
     The tile size does not change results.
@@ -176,7 +176,7 @@ def _convolve(
     wait_for_previous(PDL)
     if memory is not None:
         programs = tl.num_programs(0)
-        remember(x, memory, rows, tl.program_id(0), programs, T, total, left, copy_stride, slot_stride, C)
+        store_past_inputs(x, memory, rows, tl.program_id(0), programs, T, total, left, copy_stride, slot_stride, C)
     m = tile * BM + tl.arange(0, BM)
     n = column * BN + tl.arange(0, BN)
     inside = m < M
@@ -263,18 +263,18 @@ class ConvolutionOutput:
 
 
 def convolve(
-    packed: Packed,
+    packed: PackedConvolution,
     x: Tensor,
     rows: Tensor,
-    past: Past | None = None,
+    past: PastInputs | None = None,
     *,
     residual: Tensor | None = None,
     next_snake: Snake | None = None,
     plain: bool = True,
-    after: After = After.NOTHING,
+    after: Activation = Activation.NOTHING,
     norm: tuple[Tensor | None, float] | None = None,
     squares: bool = False,
-    tile: Tile | None = None,
+    tile: ConvolutionTile | None = None,
 ) -> ConvolutionOutput:
     """Compute a causal convolution or a linear layer over a chunk of every stream.
 
@@ -295,7 +295,7 @@ def convolve(
     K = packed.taps * C
     assert x.is_contiguous()
     assert packed.weight.shape[1] == K
-    width = N // 2 if after is After.SWIGLU else N
+    width = N // 2 if after is Activation.SWIGLU else N
     out = x.new_empty(B, T, width) if plain else None
     activated = x.new_empty(B, T, width) if next_snake is not None else None
     assert (past is None) == (packed.left == 0)

@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from runtime.device.fused import KVView, QKNormRope
-from runtime.device.kernels import launch_options, stages
+from runtime.device.kernels import count_stages, launch_options
 from runtime.device.kernels.qk_norm_rope import (
     FLOAT32_STAGES,
     LOG2_E,
@@ -37,7 +37,7 @@ def decode_attention(
     positions: Tensor,
     new: int = 1,
     *,
-    settled: bool = False,
+    inputs_ready: bool = False,
 ) -> Tensor:
     """Store keys and values of each row's new positions, and return their attention output.
 
@@ -47,8 +47,8 @@ def decode_attention(
 
     Args:
         new: Number of new positions per row, 1 or 2.
-        settled: True if all kernels that write `rows` and `positions` have finished. The kernel then reads `rows` and
-            `positions` while the previous kernel still runs.
+        inputs_ready: True if all kernels that write `rows` and `positions` have finished. The kernel then reads `rows`
+            and `positions` while the previous kernel still runs.
     """
     _, kv_heads, T, d = cache.keys.shape
     count = query_heads(qkv, heads, cache, new, rows, positions)
@@ -76,9 +76,9 @@ def decode_attention(
         NEW=new,
         PARTS=parts,
         PART=PART,
-        STAGES=stages(STAGES if qkv.itemsize == 2 else FLOAT32_STAGES, block),
+        STAGES=count_stages(STAGES if qkv.itemsize == 2 else FLOAT32_STAGES, block),
         ONCE=parts * PART >= T,
-        SETTLED=settled,
+        INPUTS_READY=inputs_ready,
         num_warps=max(parts, MIN_WARPS),
         **launch_options(),
     )
@@ -110,7 +110,7 @@ def _decode_attention(
     PART: tl.constexpr,
     STAGES: tl.constexpr,
     ONCE: tl.constexpr,
-    SETTLED: tl.constexpr,
+    INPUTS_READY: tl.constexpr,
     PDL: tl.constexpr,
 ):
     """Compute the attention of one row for one key head and its query heads.
@@ -119,7 +119,7 @@ def _decode_attention(
     parts are joined at the end. Therefore warps exchange no data in the loop.
     """
     if PDL:
-        if not SETTLED:
+        if not INPUTS_READY:
             # The wait comes first, so that the next kernel starts after the previous kernel has ended (see ``Fused``).
             tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
@@ -146,7 +146,7 @@ def _decode_attention(
     k_angle = (first + news)[:, None] * D + dims[None, :]
     k_cos = tl.load(cos + k_angle, mask=inside, other=0.0)
     k_sin = tl.load(sin + k_angle, mask=inside, other=0.0)
-    if PDL and SETTLED:
+    if PDL and INPUTS_READY:
         tl.extra.cuda.gdc_wait()
     source = qkv + ((row * NEW + new_of) * FAN + head * D)[:, None]
     q = tl.load(source + dims[None, :], mask=q_there, other=0.0)

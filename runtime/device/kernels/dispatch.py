@@ -12,13 +12,23 @@ from runtime.device.kernels import gemm as large
 from runtime.device.kernels import medium_m_gemm as medium
 from runtime.device.kernels import small_m_gemm as small
 from runtime.device.kernels.decode_attention import decode_attention
-from runtime.device.kernels.frame_io import begin, finish
+from runtime.device.kernels.frame_io import begin_frame, finish_frame
 from runtime.device.kernels.gemm import MAX_ROWS as max_rows
 from runtime.device.kernels.gemm import norm
 from runtime.device.kernels.prefill_attention import prefill_attention
 from runtime.device.kernels.sample import sample
 
-__all__ = ["begin", "decode_attention", "finish", "gemm", "max_rows", "norm", "prefill_attention", "sample", "swiglu"]
+__all__ = [
+    "begin_frame",
+    "decode_attention",
+    "finish_frame",
+    "gemm",
+    "max_rows",
+    "norm",
+    "prefill_attention",
+    "sample",
+    "swiglu",
+]
 
 
 def gemm(

@@ -1,7 +1,7 @@
 """Kernels for the start and the end of a frame.
 
-The kernel `begin` computes the talker's input from the slot state. The kernel `finish` writes the codes to the slot
-state. The reference implementation is the code without fused operations in runtime/engine/execution/frame.py.
+The kernel `begin_frame` computes the talker's input from the slot state. The kernel `finish_frame` writes the codes to
+the slot state. The reference implementation is the code without fused operations in runtime/engine/execution/frame.py.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.fused import Sampled, SlotState
+from runtime.device.fused import SampleOutput, SlotState
 from runtime.device.kernels import launch_options
 
 WIDTH = 256  # Number of elements of a row that a program processes.
 
 
-def begin(
+def begin_frame(
     rows: Tensor, state: SlotState, frames: Tensor, text: Tensor, addresses: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the talker's input embedding and position for each row's next frame.
@@ -112,10 +112,10 @@ def _begin(
         tl.store(positions + row, at)
 
 
-def finish(
+def finish_frame(
     rows: Tensor,
     state: SlotState,
-    sampled: Sampled,
+    sampled: SampleOutput,
     eos: int,
     positions: Tensor,
     counts: Tensor | None = None,

@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from runtime.device.fused import Norm
-from runtime.device.kernels import launch_options, stages
+from runtime.device.kernels import count_stages, launch_options
 from runtime.device.kernels.split_k import LINE_BITS, split_k_gemm
 
 MAX_ROWS = 512
@@ -247,7 +247,7 @@ def _launch(
     assert out.stride(1) == 1
     # Bytes of x and of the weights (including gate weights) that are loaded per step.
     step_bytes = tiles.BK * (BM * x.itemsize + tiles.BN * (1 + gated) * weight.itemsize)
-    fitting = stages(tiles.stages, step_bytes)
+    fitting = count_stages(tiles.stages, step_bytes)
     if tiles.split_k:
         assert not gated
         options = {"BN": tiles.BN, "BK": tiles.BK, "parts": tiles.parts, "warps": tiles.warps, "stages": fitting}

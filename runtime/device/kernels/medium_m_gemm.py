@@ -154,7 +154,7 @@ def _medium_m_gemm_kernel(
         tile = rows.index(step % ROWS_AHEAD).permute([0, 2, 1]).load(gl.DotOperandLayout(1, of_sums, 2))
         tile_of_weights = weights.index(step % WEIGHTS_AHEAD).load(gl.DotOperandLayout(0, of_sums, 2))
         sums = mma_v2(tile_of_weights, tile, sums, input_precision="ieee")
-    acc = staging.finish(staging.sum_stretches(sums, GATED), residual_values, dtype, GATED, flat)
+    acc = staging.compute_outputs(staging.sum_partials(sums, GATED), residual_values, dtype, GATED, flat)
     gl.store(out + m * out_stride + n, acc, out_mask)
 
 

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from runtime.device.kernels import pdl
-from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
+from runtime.device.kernels.streams import ROW, PastInputs, store_past_inputs, wait_for_previous
 
 FULL_SCALE = tl.constexpr(32767.0)
 ROUNDING = tl.constexpr(12582912.0)  # Constant for rounding, explained in snake.py.
@@ -85,7 +85,7 @@ def _each_channel(
     wait_for_previous(PDL)
     LEFT: tl.constexpr = TAPS - 1
     program, programs = tl.program_id(0), tl.num_programs(0)
-    remember(x, memory, rows, program, programs, T, total, LEFT, copy_stride, slot_stride, C)
+    store_past_inputs(x, memory, rows, program, programs, T, total, LEFT, copy_stride, slot_stride, C)
     m = program * BM + tl.arange(0, BM)
     inside = (m < M)[:, None]
     m = tl.minimum(m, M - 1)
@@ -107,7 +107,7 @@ def _each_channel(
     tl.store(out + m[:, None] * C + c[None, :], y, has & inside)
 
 
-def normed_depthwise(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past, eps: float) -> Tensor:
+def normed_depthwise(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: PastInputs, eps: float) -> Tensor:
     """Compute a causal depthwise convolution and a LayerNorm without weights over a chunk.
 
     The kernel updates the earlier inputs in `past`.
@@ -164,7 +164,7 @@ def _pcm(
     block, row = tl.program_id(0), tl.program_id(1)
     blocks = tl.num_programs(0)
     program, programs = row * blocks + block, blocks * tl.num_programs(1)
-    remember(x, memory, rows, program, programs, T, total, LEFT, copy_stride, slot_stride, C)
+    store_past_inputs(x, memory, rows, program, programs, T, total, LEFT, copy_stride, slot_stride, C)
     slot, parity = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
     past = memory + parity * copy_stride + slot * slot_stride
     t = block * BM + tl.arange(0, BM)
@@ -188,7 +188,7 @@ def _pcm(
     tl.store(at + T + block, tl.minimum(broken, 1).to(tl.int16))
 
 
-def pcm(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past) -> Tensor:
+def pcm(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: PastInputs) -> Tensor:
     """Compute the last convolution, which has one output channel, and return 16-bit PCM.
 
     Shapes: x [B, T, C]; weight [taps, C] float32, oldest tap first; bias [1] float32; rows [B, 3] int32, see

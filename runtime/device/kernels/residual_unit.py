@@ -1,8 +1,8 @@
 """Kernel of a Code2Wav residual unit: x + conv1(snake(conv7(snake(x)))).
 
-The kernel supports only small numbers of channels (``fits``). Between the convolutions, the channels stay in the
-registers of one program, so the unit needs only two reads and two writes. Published checkpoints have 3 * 2^k channels,
-which are divided into two tiles whose widths are powers of two. Additions are in the same order as in
+The kernel supports only small numbers of channels (``fits_shared_memory``). Between the convolutions, the channels stay
+in the registers of one program, so the unit needs only two reads and two writes. Published checkpoints have 3 * 2^k
+channels, which are divided into two tiles whose widths are powers of two. Additions are in the same order as in
 ``convolution.convolve``, so results are bitwise equal.
 """
 
@@ -16,16 +16,16 @@ import triton.language as tl
 from torch import Tensor
 
 from runtime.device.kernels import pdl
-from runtime.device.kernels.convolution import MIN_PROGRAMS, ConvolutionOutput, Packed, Tile
+from runtime.device.kernels.convolution import MIN_PROGRAMS, ConvolutionOutput, ConvolutionTile, PackedConvolution
 from runtime.device.kernels.snake import Snake, snake
-from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
+from runtime.device.kernels.streams import ROW, PastInputs, store_past_inputs, wait_for_previous
 
 # Maximum number of channels whose values fit into the registers of a program, by dtype.
 WIDEST = {torch.bfloat16: 192, torch.float32: 16}
 SMALLEST = 16  # Minimum width of a tile in columns.
 
 
-def split(channels: int) -> tuple[int, int]:
+def split_channels(channels: int) -> tuple[int, int]:
     """Divide channels into two tiles whose widths are powers of two, and return both widths.
 
     The second width is 0 if a single tile is used. A tile may be wider than its channels.
@@ -39,16 +39,16 @@ def split(channels: int) -> tuple[int, int]:
     return 2 * first, 0
 
 
-def fits(channels: int, dtype: torch.dtype) -> bool:
+def fits_shared_memory(channels: int, dtype: torch.dtype) -> bool:
     return channels <= WIDEST[dtype]
 
 
-def tile_for(M: int, channels: int) -> Tile:
+def tile_for(M: int, channels: int) -> ConvolutionTile:
     """Return the tile size for M rows of a residual unit.
 
     The tile size does not change results.
     """
-    return Tile(128, channels, 8, 3) if M >= 128 * MIN_PROGRAMS else Tile(64, channels, 4, 3)
+    return ConvolutionTile(128, channels, 8, 3) if M >= 128 * MIN_PROGRAMS else ConvolutionTile(64, channels, 4, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class PackedUnit:
     C1].
     """
 
-    wide: Packed
+    wide: PackedConvolution
     between: Snake
     point: Tensor
     point_bias: Tensor
@@ -124,7 +124,7 @@ def _unit(
     KIND: tl.constexpr = x.dtype.element_ty
     tile = tl.program_id(0)
     programs = tl.num_programs(0)
-    remember(x, memory, rows, tile, programs, T, total, left, copy_stride, slot_stride, C)
+    store_past_inputs(x, memory, rows, tile, programs, T, total, left, copy_stride, slot_stride, C)
     m = tile * BM + tl.arange(0, BM)
     inside = m < M
     m = tl.minimum(m, M - 1)
@@ -176,10 +176,10 @@ def residual_unit(
     x: Tensor,
     activated: Tensor,
     rows: Tensor,
-    past: Past,
+    past: PastInputs,
     next_snake: Snake,
     plain: bool,
-    tile: Tile | None = None,
+    tile: ConvolutionTile | None = None,
 ) -> ConvolutionOutput:
     """Compute a residual unit over a chunk of every stream, and update the inputs in `past`.
 

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.fused import Lookup, Rules, Sampled, SamplingState
+from runtime.device.fused import EmbeddingLookup, SampleOutput, SamplingRules, SamplingState
 from runtime.device.kernels import launch_options
 
 WARPS = 8
@@ -26,11 +26,11 @@ def sample(
     rows: Tensor,
     state: SamplingState,
     codebook: int,
-    out: Sampled,
-    rules: Rules | None = None,
-    lookup: Lookup | None = None,
+    out: SampleOutput,
+    rules: SamplingRules | None = None,
+    lookup: EmbeddingLookup | None = None,
     *,
-    settled: bool = False,
+    inputs_ready: bool = False,
 ) -> None:
     """Sample one code per row, and look up the code's embedding.
 
@@ -40,8 +40,8 @@ def sample(
     Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, slot numbers.
 
     Args:
-        settled: True if all kernels that write `rows` and `state` have finished. The noise is then computed while the
-            previous kernel still runs.
+        inputs_ready: True if all kernels that write `rows` and `state` have finished. The noise is then computed while
+            the previous kernel still runs.
     """
     B, V = logits.shape
     Q = out.codes.shape[1]
@@ -78,7 +78,7 @@ def sample(
         EMBEDDED=width,
         EMBEDDED_WIDTH=triton.next_power_of_2(max(width, 1)),
         ADDRESSED=lookup is not None and lookup.addresses is not None,
-        SETTLED=settled,
+        INPUTS_READY=inputs_ready,
         num_warps=WARPS,
         **launch_options(),
     )
@@ -114,11 +114,11 @@ def _sample(
     EMBEDDED: tl.constexpr,
     EMBEDDED_WIDTH: tl.constexpr,
     ADDRESSED: tl.constexpr,
-    SETTLED: tl.constexpr,
+    INPUTS_READY: tl.constexpr,
     PDL: tl.constexpr,
 ):
     if PDL:
-        if not SETTLED:
+        if not INPUTS_READY:
             # The wait returns when the previous kernel has ended. After this, the next kernel may start and read the
             # results of the previous kernel.
             tl.extra.cuda.gdc_wait()
@@ -138,7 +138,7 @@ def _sample(
         heat = tl.load(temperature + slot)
         k = tl.minimum(tl.maximum(tl.load(top_k + slot), 1), V).to(tl.int32)
         p = tl.load(top_p + slot)
-    if PDL and SETTLED:
+    if PDL and INPUTS_READY:
         tl.extra.cuda.gdc_wait()
 
     scores = tl.load(logits + row * V + code, mask=inside, other=0.0).to(tl.float32)

@@ -315,10 +315,10 @@ def _small_m_gemm_kernel(
         if ROWS < BM:
             tile = tile.broadcast_to([PARTS, BK, BM])
         sums = mma_v2(weights, tile, sums, input_precision="ieee")
-    acc = staging.sum_stretches(sums, GATED)
+    acc = staging.sum_partials(sums, GATED)
     if scale is not None:
         acc = acc * gl.convert_layout(scales, acc.type.layout)
-    acc = staging.finish(acc, residual_values, dtype, GATED, flat)
+    acc = staging.compute_outputs(acc, residual_values, dtype, GATED, flat)
     gl.store(out + m * out_stride + n, acc, out_mask)
 
 

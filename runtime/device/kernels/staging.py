@@ -79,7 +79,7 @@ def flat_layout(OUTPUTS: int, PARTS: int) -> gl.BlockedLayout:
 
 
 @gluon.jit
-def sum_stretches(sums, GATED: gl.constexpr):
+def sum_partials(sums, GATED: gl.constexpr):
     """Add the partial sums of the parts of K in order.
 
     Shapes: sums [PARTS, BN, BM]; result [OUTPUTS, BM, 1 + GATED].
@@ -97,7 +97,7 @@ def sum_stretches(sums, GATED: gl.constexpr):
 
 
 @gluon.jit
-def finish(acc, residual_values, dtype: gl.constexpr, GATED: gl.constexpr, flat: gl.constexpr):
+def compute_outputs(acc, residual_values, dtype: gl.constexpr, GATED: gl.constexpr, flat: gl.constexpr):
     """Return the outputs of a product: silu(gate) * up, or the sums plus a residual.
 
     Intermediate results are rounded like the results of separate operations.

@@ -18,7 +18,7 @@ ROW = tl.constexpr(3)  # Number of columns in a row: slot, parity, number of dec
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastInputs:
     """Earlier inputs of one convolution: the last `left` inputs of every stream.
 
     Shapes: memory [2, slots, left * C], a slice of a tensor with the state of all convolutions.
@@ -45,7 +45,7 @@ def wait_for_previous(PDL: tl.constexpr):
 
 
 @triton.jit
-def remember(x, memory, rows, program, programs, T, total, left, copy_stride, slot_stride, C: tl.constexpr):
+def store_past_inputs(x, memory, rows, program, programs, T, total, left, copy_stride, slot_stride, C: tl.constexpr):
     """Store the last `left` inputs of every stream for the next chunk.
 
     If a chunk is shorter than `left`, inputs of earlier chunks are stored again.

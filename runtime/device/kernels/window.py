@@ -19,7 +19,7 @@ from runtime.device.kernels.streams import ROW, wait_for_previous
 QUERIES = 16  # Number of queries per tile, which is the minimum for tensor cores.
 
 
-def ring_for(window: int, max_frames: int) -> int:
+def ring_frames_for(window: int, max_frames: int) -> int:
     """Return the size of a ring buffer in frames, for chunks of up to `max_frames` frames."""
     return max(16, triton.next_power_of_2(window - 1 + max_frames))
 

@@ -53,7 +53,7 @@ def is_loaded() -> bool:
     return True
 
 
-def fuses(dtype: torch.dtype = torch.float32) -> bool:
+def supports_convolution(dtype: torch.dtype = torch.float32) -> bool:
     """True if the C++ operators should be used for convolutions in `dtype` on this CPU.
 
     The library must be loaded, and the CPU must have fused multiply-adds of `dtype`. On other CPUs, torch's
@@ -109,7 +109,7 @@ def int4_blocks(values: Tensor, scales: Tensor, offsets: Tensor) -> Tensor:
     return torch.cat((both, of_tiles(scales), of_tiles(offsets)), dim=-1)
 
 
-def packed_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
+def quantize_int8_tiles(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Quantize a weight matrix to int8 in the layout of `int8_tiles`.
 
     Shapes: weight [N, K] of any floating dtype; results as in `int8_tiles`.
@@ -121,7 +121,7 @@ def packed_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
     return tiles, scales
 
 
-def packed_int4(weight: Tensor) -> Tensor:
+def quantize_int4_blocks(weight: Tensor) -> Tensor:
     """Quantize a weight matrix to int4 in the layout of `int4_blocks`.
 
     Shapes: weight [N, K] of any floating dtype, where N is a multiple of 16 and K of 32; result as in `int4_blocks`.

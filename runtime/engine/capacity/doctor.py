@@ -10,7 +10,7 @@ import torch
 
 from runtime.device import open_device
 from runtime.device.open_device import choose_dtype
-from runtime.device.quantized import kinds_on
+from runtime.device.quantized import supported_quantizations
 from runtime.engine.capacity.memory import MemoryBudget, MemoryNeed
 from runtime.engine.capacity.probe import Weights
 from runtime.engine.capacity.weights import WeightBits, word_of
@@ -211,7 +211,7 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
     rows: tuple[MemoryRow, ...] = ()
     if {TALKER, DECODER} <= found.networks.keys():
         kinds: list[Weights] = [] if stored else [(other, None) for other in DTYPES]
-        kinds += [(dtype, kind) for kind in kinds_on(device.name) if stored in (None, kind)]
+        kinds += [(dtype, kind) for kind in supported_quantizations(device.name) if stored in (None, kind)]
         rows = tuple(_row(found, kind, budget, settings, bits, is_chosen=kind == chosen) for kind in kinds)
         with found.noting():
             MemoryNeed.of([found], budget, settings, [chosen]).require(name, budget, settings)

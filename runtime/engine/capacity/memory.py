@@ -14,7 +14,7 @@ from torch import nn
 
 from runtime.device import Device
 from runtime.device.cpu import CpuDevice
-from runtime.device.open_device import choose_sound_dtype
+from runtime.device.open_device import choose_code2wav_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.capacity.probe import Weights
 from runtime.errors import CheckpointTooLarge, DeviceMemory
@@ -222,7 +222,7 @@ def _network_bytes(
         return tensor_bytes(network, dtype.itemsize, quantization) - on_cpu * _table_savings(inspection, network, dtype)
     used_bytes = tensor_bytes(network, torch.float32.itemsize)
     if prefix == DECODER and on_cpu:
-        sound_dtype = choose_sound_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
+        sound_dtype = choose_code2wav_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
         products = sum(network.get_parameter(f"{name}.weight").numel() for name in narrowed_names(network, sound_dtype))
         used_bytes -= (torch.float32.itemsize - sound_dtype.itemsize) * products
     return used_bytes

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from runtime.device import Device, native
-from runtime.device.cpu import CORE_COUNT, Threads, shared_out
-from runtime.device.huge_pages import gather
-from runtime.device.open_device import choose_sound_dtype
+from runtime.device.cpu import CORE_COUNT, ThreadCounts, split_cores
+from runtime.device.huge_pages import move_to_huge_pages
+from runtime.device.open_device import choose_code2wav_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.capacity.timing import TIMED_ROUNDS, Timing, cpu_threads, measure_round, measure_runs, repeating
 from runtime.engine.execution.frame import Frame
@@ -112,16 +112,16 @@ class Probe:
         if dtype not in self._code2wav_timings:
             with cpu_threads(self._thread_counts.sound):
                 units = Timing.of(measure_runs(_sound_units(dtype)))
-            ratio = NATIVE_TIME_RATIO if native.fuses(dtype) else CODE2WAV_TIME_RATIO
+            ratio = NATIVE_TIME_RATIO if native.supports_convolution(dtype) else CODE2WAV_TIME_RATIO
             self._code2wav_timings[dtype] = Timing(ratio * units.best, ratio * units.median)
         return self._code2wav_timings[dtype]
 
     def _sound_dtype(self, weights: Weights) -> torch.dtype:
-        return choose_sound_dtype(self.sound_dtype, self.device, *weights)
+        return choose_code2wav_dtype(self.sound_dtype, self.device, *weights)
 
     @property
-    def _thread_counts(self) -> Threads:
-        return Threads(self.threads, self.threads) if self.threads else shared_out(CORE_COUNT)
+    def _thread_counts(self) -> ThreadCounts:
+        return ThreadCounts(self.threads, self.threads) if self.threads else split_cores(CORE_COUNT)
 
 
 def _rtf(frame: float, sound: float, slowdown: float) -> float:
@@ -227,4 +227,4 @@ def _fill(network: nn.Module, dtype: torch.dtype, quantization: Quantization | N
             module.quantize(quantization)
         elif dtype is torch.bfloat16:
             pack(module)
-    gather()
+    move_to_huge_pages()

@@ -15,7 +15,7 @@ import torch
 
 from runtime.device import Device
 from runtime.device.open_device import choose_dtype, choose_quantization
-from runtime.device.quantized import Quantization, multiplies_float16
+from runtime.device.quantized import Quantization, supports_float16
 from runtime.engine.capacity.probe import Probe, Weights, frame_reads
 from runtime.model.checkpoint import settle_quantization
 from runtime.model.config import ModelConfig
@@ -87,7 +87,7 @@ class WeightBits:
         is_large = frame_reads(config) >= LARGE
         dtype = choose_dtype(self._dtype, self._device, is_large=bits is None and is_large)
         is_whole = bits is None and self._dtype == AUTO and dtype is torch.float32 and can_round(self._device)
-        if is_whole and (is_large or set(types) == {FLOAT16_NAME}) and multiplies_float16():
+        if is_whole and (is_large or set(types) == {FLOAT16_NAME}) and supports_float16():
             return dtype, Quantization.FLOAT16
         return dtype, bits
 

@@ -122,5 +122,5 @@ class FusedDecodeAttention:
             self.rows,
             self.positions,
             # Only the first layer must wait for earlier launches.
-            settled=layer > 0,
+            inputs_ready=layer > 0,
         )[:, None]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.device.fused import Fused, Lookup, Rules, Sampled
+from runtime.device.fused import EmbeddingLookup, Fused, SampleOutput, SamplingRules
 from runtime.engine.execution.attention import (
     FusedDecodeAttention,
     FusedPrefillAttention,
@@ -152,7 +152,7 @@ class Frame:
     def _fused_next(self, fused: Fused, rows: Tensor) -> Tensor:
         tables, slot_cache = self.talker.tables, self.slot_cache
         assert tables is not None
-        x, positions = fused.begin(rows, slot_cache.state, tables.frames, tables.text, slot_cache.addresses[:2])
+        x, positions = fused.begin_frame(rows, slot_cache.state, tables.frames, tables.text, slot_cache.addresses[:2])
         attend = FusedDecodeAttention(self.slot_cache, fused, self.angles, rows, positions)
         hidden = self.talker.decode(x[:, None], attend, self.ops)
         return self._fused_sample(fused, hidden[:, 0], rows, self.cache, positions)
@@ -332,10 +332,10 @@ class Frame:
         assert tables is not None
         hidden = ops.norm(hidden, self.talker.model.norm)
         codes = torch.empty((len(rows), config.num_code_groups), device=rows.device, dtype=torch.int64)
-        sampled = Sampled(codes, torch.empty_like(codes, dtype=torch.bool))
+        sampled = SampleOutput(codes, torch.empty_like(codes, dtype=torch.bool))
         noise = slot_cache.seed, slot_cache.frame
         states = slot_cache.talker_level.sampling(*noise), slot_cache.predictor_level.sampling(*noise)
-        rules = Rules(
+        rules = SamplingRules(
             slot_cache.seen,
             slot_cache.penalty,
             slot_cache.hold_until,
@@ -354,17 +354,17 @@ class Frame:
                 codebook,
                 sampled,
                 rules if codebook == 0 else None,
-                None if embedded is None else Lookup(tables.of(codebook), embedded, addresses[codebook]),
+                None if embedded is None else EmbeddingLookup(tables.of(codebook), embedded, addresses[codebook]),
                 # The first sampling launch waits for all earlier work, such as the copy of the slot numbers. Later
                 # sampling launches may start early, because only `finish` writes the data that they read. `finish`
                 # waits for the last sampling launch.
-                settled=codebook > 0,
+                inputs_ready=codebook > 0,
             )
 
         x = self.talker.code_predictor.begin(hidden, ops)
         sample(0, self.talker.logits(hidden, ops), x[:, 1])
         self.talker.code_predictor.predict(x, cache, ops, sample)
-        return fused.finish(rows, slot_cache.state, sampled, config.codec_eos_token_id, positions, counts)
+        return fused.finish_frame(rows, slot_cache.state, sampled, config.codec_eos_token_id, positions, counts)
 
 
 def runs_native(device: Device) -> bool:

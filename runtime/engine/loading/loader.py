@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from runtime.device import Device
-from runtime.device.cpu import Threads, are_small, threads_for
+from runtime.device.cpu import ThreadCounts, are_small_networks, choose_threads
 from runtime.device.host_memory import release_unused_memory
-from runtime.device.huge_pages import gather
+from runtime.device.huge_pages import move_to_huge_pages
 from runtime.device.interface import Stream
-from runtime.device.open_device import choose_sound_dtype
+from runtime.device.open_device import choose_code2wav_dtype
 from runtime.engine.capacity.memory import GIB, GRAPH_BYTES, slot_bytes, slots_for
 from runtime.engine.capacity.weights import WeightBits
 from runtime.engine.core import EngineCore
@@ -73,13 +73,13 @@ class CheckpointLoader:
         types = {header.dtype for header in read_headers(entry.source.weights).values()}
         dtype, entry.quantization = weights = self._bits.choose(entry.config, entry.name, types)
         entry.dtype = dtype
-        sound_dtype = choose_sound_dtype(self._settings.sound_dtype, device, *weights)
+        sound_dtype = choose_code2wav_dtype(self._settings.sound_dtype, device, *weights)
         before = device.free_bytes()
         checkpoint = load_checkpoint(entry.source, device.torch_device, dtype, others, entry.quantization, sound_dtype)
         release_unused_memory()  # Release the temporary memory of quantization and packing.
         self.add(entry, checkpoint, on_step, before)
         # The thread starts after the warm-up, so that it does not slow the warm-up down.
-        if device.name == "cpu" and not are_small([checkpoint.talker]):
+        if device.name == "cpu" and not are_small_networks([checkpoint.talker]):
             Thread(target=_gather, args=(entry.name,), name=HUGE_PAGES_THREAD, daemon=True).start()
 
     def add(
@@ -148,10 +148,10 @@ class CheckpointLoader:
         """Prepare a calling thread that runs Code2Wav: set its device and its OpenMP threads."""
         self._enter(self._threads(()).sound)
 
-    def _threads(self, coming: Sequence[Checkpoint]) -> Threads:
+    def _threads(self, coming: Sequence[Checkpoint]) -> ThreadCounts:
         if self._settings.threads:
-            return Threads(self._settings.threads, self._settings.threads)
-        return threads_for([checkpoint.talker for checkpoint in (*self._registry.checkpoints, *coming)])
+            return ThreadCounts(self._settings.threads, self._settings.threads)
+        return choose_threads([checkpoint.talker for checkpoint in (*self._registry.checkpoints, *coming)])
 
     def _enter(self, threads: int) -> None:
         self._device.enter_thread()
@@ -189,7 +189,7 @@ def _gather(name: str) -> None:
     """
     if sys.platform == "linux":  # Only Linux has a separate nice value for each thread.
         os.setpriority(os.PRIO_PROCESS, get_native_id(), LOADER_NICE)
-    log.info("%s: %d MiB of this process are in huge pages", name, gather() // 2**20)
+    log.info("%s: %d MiB of this process are in huge pages", name, move_to_huge_pages() // 2**20)
 
 
 def warm_up(core: EngineCore, on_step: Callable[[str], None]) -> None:

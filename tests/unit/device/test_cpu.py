@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from runtime.device import cpu
-from runtime.device.cpu import SMALL, CpuDevice, Threads, shared_out, threads_for
+from runtime.device.cpu import SMALL, CpuDevice, ThreadCounts, choose_threads, split_cores
 
 HEADS, KV_HEADS, WIDTH = 6, 2, 8
 
@@ -71,10 +71,10 @@ def test_small_networks_use_one_thread_and_large_networks_use_all_cores(monkeypa
     monkeypatch.setattr(cpu, "CORE_COUNT", 7)
     with torch.device("meta"):
         small, large = nn.Linear(1000, SMALL // 1000 - 1, bias=False), nn.Linear(1000, SMALL // 1000, bias=False)
-    assert threads_for([]) == threads_for([small, small]) == Threads(1, 1)
-    assert threads_for([small, large]) == Threads(6, 1)
+    assert choose_threads([]) == choose_threads([small, small]) == ThreadCounts(1, 1)
+    assert choose_threads([small, large]) == ThreadCounts(6, 1)
 
 
 @pytest.mark.parametrize(("cores", "frames", "sound"), [(1, 1, 1), (2, 1, 1), (4, 3, 1), (8, 6, 2), (16, 12, 4)])
 def test_frames_and_audio_share_no_core(cores: int, frames: int, sound: int) -> None:
-    assert shared_out(cores) == Threads(frames, sound)
+    assert split_cores(cores) == ThreadCounts(frames, sound)

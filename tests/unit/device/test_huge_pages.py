@@ -42,7 +42,7 @@ def test_full_regions_become_huge_pages_with_unchanged_content() -> None:
         start <= written[0] and written[1] <= stop < address + 32 * MIB
         for start, stop in huge_pages.collapsible_ranges()
     )
-    held, gathered = of_region(address, "Rss"), huge_pages.gather()
+    held, gathered = of_region(address, "Rss"), huge_pages.move_to_huge_pages()
     assert memory[: 16 * MIB] == bytes(range(256)) * (16 * MIB // 256)
     # Pages may be added only at the ends of the region that was written.
     assert of_region(address, "Rss") < held + 2 * huge_pages.HUGE_PAGE_BYTES
@@ -53,7 +53,7 @@ def test_full_regions_become_huge_pages_with_unchanged_content() -> None:
 
 def test_huge_pages_are_not_used_without_procfs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(huge_pages, "PROCESS", tmp_path)
-    assert huge_pages.gather() == 0
+    assert huge_pages.move_to_huge_pages() == 0
 
 
 def test_only_full_private_regions_are_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

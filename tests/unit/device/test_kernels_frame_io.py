@@ -7,8 +7,8 @@ import torch
 
 pytest.importorskip("triton")
 
-from runtime.device.fused import Sampled
-from runtime.device.kernels.frame_io import begin, finish
+from runtime.device.fused import SampleOutput
+from runtime.device.kernels.frame_io import begin_frame, finish_frame
 from tests.support.kernel_references import (
     DEVICE,
     TOLERANCE,
@@ -34,12 +34,12 @@ def test_frame_input_is_the_sum_of_code_and_text_embeddings(groups: int, width: 
     text = torch.randn(TEXTS, width, generator=generator).to(DEVICE, dtype)
     rows = torch.tensor([4, 0, 8, SCRATCH, 7, SCRATCH], device=DEVICE)
     before = copy_of(state)
-    x, positions = begin(rows, state, frames, text)
+    x, positions = begin_frame(rows, state, frames, text)
     expected, places = begin_reference(rows, before, frames, text)
     torch.testing.assert_close(x, expected, rtol=1e-2 if dtype == torch.bfloat16 else 1e-6, atol=1e-5)
     assert torch.equal(positions, places)
     assert all(torch.equal(now, then) for now, then in zip(state, before, strict=True))
-    alone, _ = begin(rows[2:3].clone(), state, frames, text)
+    alone, _ = begin_frame(rows[2:3].clone(), state, frames, text)
     assert torch.equal(alone, x[2:3])
 
 
@@ -50,7 +50,7 @@ def test_ended_row_reads_only_within_the_embedding_tables() -> None:
     state = random_state(generator, SLOTS, 1, CODES, TEXTS)
     state.codes[3, 0] = 10**9
     frames, text = (torch.randn(*shape, generator=generator).to(DEVICE) for shape in ((1, CODES, 32), (TEXTS, 32)))
-    x, _ = begin(torch.tensor([3], device=DEVICE), state, frames, text)
+    x, _ = begin_frame(torch.tensor([3], device=DEVICE), state, frames, text)
     torch.testing.assert_close(x[0], frames[0, -1] + text[state.trailing[3, state.frame[3] - 1]])
 
 
@@ -68,7 +68,7 @@ def test_row_state_advances_and_reports_its_frame(groups: int, counted: bool) ->
     finite[3, groups - 1] = finite[0, 0] = False
     positions, counts = state.position[rows], torch.tensor([3, 1, 9, 7, 2], device=DEVICE)
     expected = copy_of(state)
-    output = finish(rows, state, Sampled(codes, finite), eos, positions, counts if counted else None)
+    output = finish_frame(rows, state, SampleOutput(codes, finite), eos, positions, counts if counted else None)
     stops = positions + (counts if counted else 1)
     assert torch.equal(output, finish_reference(rows, expected, codes, finite, eos, stops))
     assert output[:, -2].tolist() == [0, 1, 0, 0, 0]

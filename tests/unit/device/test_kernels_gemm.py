@@ -122,7 +122,7 @@ def test_pipeline_stages_fit_into_shared_memory(monkeypatch: pytest.MonkeyPatch,
     many = [(gated, tiles.BM or 64, tiles) for (*_, gated), kinds in LARGE.items() for tiles in kinds]
     for gated, BM, tiles in (*few, *many):
         each = (BM + tiles.BN * (1 + gated)) * tiles.BK * 2
-        fitting = kernels.stages(tiles.stages, each)
+        fitting = kernels.count_stages(tiles.stages, each)
         assert (fitting - (capability[0] != 9)) * each <= room
         assert fitting == tiles.stages or fitting * each > room - each, "fewer than there is room for"
         assert fitting == tiles.stages or capability != (9, 0), "the measured ones fit where they were measured"

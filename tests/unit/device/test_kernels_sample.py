@@ -13,7 +13,7 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from runtime.device.fused import Lookup, Rules, Sampled
+from runtime.device.fused import EmbeddingLookup, SampleOutput, SamplingRules
 from runtime.device.kernels.sample import sample
 from tests.support.kernel_references import DEVICE, Slots, draw_reference, interpreted
 
@@ -32,7 +32,13 @@ def all_rows(count: int) -> Tensor:
 
 
 def drawn(
-    logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None = None, *, settled: bool = False
+    logits: Tensor,
+    rows: Tensor,
+    slots: Slots,
+    codebook: int,
+    rules: SamplingRules | None = None,
+    *,
+    inputs_ready: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return the sampled codes of the kernel, and for each row, True if its scores are finite.
 
@@ -42,8 +48,8 @@ def drawn(
     finite = torch.zeros(len(rows), GROUPS, dtype=torch.bool, device=DEVICE)
     table = torch.arange(logits.shape[1], dtype=torch.float32, device=DEVICE)[:, None].repeat(1, WIDTH)
     embedded = torch.full((len(rows), 2, WIDTH), -7.0, device=DEVICE)
-    lookup = Lookup(table, embedded[:, 1])
-    sample(logits, rows, slots.state, codebook, Sampled(codes, finite), rules, lookup, settled=settled)
+    lookup = EmbeddingLookup(table, embedded[:, 1])
+    sample(logits, rows, slots.state, codebook, SampleOutput(codes, finite), rules, lookup, inputs_ready=inputs_ready)
     result = codes[:, codebook]
     assert torch.equal(embedded[:, 1], table[result])
     assert (embedded[:, 0] == -7).all()
@@ -101,8 +107,8 @@ def test_published_vocabularies_equal_the_pytorch_reference(
     rules = slots.rules(min_frames=2, eos=2150, codes=2048) if with_rules else None
     logits = (normal(generator, count, width) * [4.0, 0.01, 1.0][seed % 3]).to(dtype)
     rows, codebook = all_rows(count).flip(0), 0 if with_rules else 1 + seed
-    for settled in (False, True):
-        codes, finite = drawn(logits, rows, slots, codebook, rules, settled=settled)
+    for inputs_ready in (False, True):
+        codes, finite = drawn(logits, rows, slots, codebook, rules, inputs_ready=inputs_ready)
         assert codes.tolist() == draw_reference(logits, rows, slots, codebook, rules).tolist()
         assert finite.all()
 

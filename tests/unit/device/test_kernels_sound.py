@@ -11,10 +11,10 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from runtime.device.kernels.convolution import Packed, Tile, convolve, tile_for
-from runtime.device.kernels.residual_unit import PackedUnit, residual_unit, split
+from runtime.device.kernels.convolution import ConvolutionTile, PackedConvolution, convolve, tile_for
+from runtime.device.kernels.residual_unit import PackedUnit, residual_unit, split_channels
 from runtime.device.kernels.snake import Snake
-from runtime.device.kernels.streams import Past
+from runtime.device.kernels.streams import PastInputs
 from tests.support import interpreting
 
 pytestmark = [
@@ -70,8 +70,8 @@ def test_convolution_reads_and_advances_the_state_of_its_stream(
     before = memory.clone()
     seen = torch.cat((past_of(memory, left), x), dim=1)
     truth = F.conv1d(seen.transpose(1, 2), weight, bias, dilation=dilation).transpose(1, 2)
-    packed = Packed(weight.permute(0, 2, 1).flatten(1).contiguous(), bias, C, 7, dilation)
-    ours = convolve(packed, x, ROWS, Past(memory, left), tile=Tile(64, 16, 4, 3)).values
+    packed = PackedConvolution(weight.permute(0, 2, 1).flatten(1).contiguous(), bias, C, 7, dilation)
+    ours = convolve(packed, x, ROWS, PastInputs(memory, left), tile=ConvolutionTile(64, 16, 4, 3)).values
     torch.testing.assert_close(ours, truth, **TOLERANCE)
     assert torch.equal(written(memory, left), seen[:, -left:])
     for copy, slot in ((1, 2), (0, 0), (0, 1), (1, 1), (0, 3), (1, 3)):
@@ -82,7 +82,7 @@ def test_convolution_reads_and_advances_the_state_of_its_stream(
 def test_fused_residual_unit_equals_its_two_convolutions(random: torch.Generator, C: int) -> None:
     """The channels fill one tile, a part of one tile, or two tiles."""
     T, dilation = 40, 3
-    left, tiles = 6 * dilation, split(C)
+    left, tiles = 6 * dilation, split_channels(C)
     beyond = sum(tiles) - C
     wide, point = torch.randn(C, C, 7, generator=random) / 10, torch.randn(C, C, generator=random) / 5
     biases = torch.randn(2, C, generator=random)
@@ -94,13 +94,13 @@ def test_fused_residual_unit_equals_its_two_convolutions(random: torch.Generator
     truth = middle @ point.t() + biases[1] + x
     matrix = wide.permute(0, 2, 1).flatten(1)
     unit = PackedUnit(
-        Packed(F.pad(matrix, (0, 0, 0, beyond)), F.pad(biases[0], (0, beyond)), C, 7, dilation),
+        PackedConvolution(F.pad(matrix, (0, 0, 0, beyond)), F.pad(biases[0], (0, beyond)), C, 7, dilation),
         Snake.of(alphas[0], betas[0]).padded(beyond),
         F.pad(point, (0, beyond, 0, beyond)),
         F.pad(biases[1], (0, beyond)),
         tiles,
     )
-    made = residual_unit(unit, x, a, ROWS, Past(memory, left), Snake.of(alphas[1], betas[1]), plain=True)
+    made = residual_unit(unit, x, a, ROWS, PastInputs(memory, left), Snake.of(alphas[1], betas[1]), plain=True)
     torch.testing.assert_close(made.values, truth, **TOLERANCE)
     torch.testing.assert_close(made.after_snake, snaked(truth, alphas[1], betas[1]), **TOLERANCE)
     assert torch.equal(written(memory, left), seen.transpose(1, 2)[:, -left:])
@@ -110,7 +110,7 @@ def test_snake_is_accurate_for_large_inputs(random: torch.Generator) -> None:
     """The kernel's own sine has five exact digits for arguments of several hundred periods."""
     x = 300 * torch.randn(1, 33, 16, generator=random)
     alpha, beta = torch.randn(16, generator=random), torch.randn(16, generator=random)
-    identity = Packed(torch.eye(16), None, 16)
+    identity = PackedConvolution(torch.eye(16), None, 16)
     made = convolve(identity, x, ROWS[:1], next_snake=Snake.of(alpha, beta))
     torch.testing.assert_close(made.after_snake, snaked(x.double(), alpha, beta).float(), rtol=1e-5, atol=2e-3)
 
@@ -128,4 +128,4 @@ def test_tile_size_keeps_the_gpu_occupied(M: int, N: int, tile: tuple[int, int])
     ("channels", "tiles"), [(96, (64, 32)), (192, (128, 64)), (64, (64, 0)), (12, (16, 0)), (20, (32, 0)), (4, (16, 0))]
 )
 def test_channels_are_split_into_one_or_two_tiles(channels: int, tiles: tuple[int, int]) -> None:
-    assert split(channels) == tiles
+    assert split_channels(channels) == tiles

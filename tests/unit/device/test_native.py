@@ -32,7 +32,7 @@ from runtime.device.quantized import (
     NativeInt8,
     NativeTiles,
     WeightOnlyInt4,
-    product_of,
+    product_function,
 )
 from tests.support.examples import examples
 
@@ -196,7 +196,7 @@ def test_bfloat16_rows_and_strided_rows_are_accepted() -> None:
 
 def test_torch_is_used_without_the_native_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "is_loaded", lambda: False)
-    assert isinstance(product_of(Int4.of(numbers(32, 64))), WeightOnlyInt4)
+    assert isinstance(product_function(Int4.of(numbers(32, 64))), WeightOnlyInt4)
 
 
 @pytest.mark.parametrize(

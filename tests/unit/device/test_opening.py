@@ -7,7 +7,7 @@ import torch
 
 from runtime.device.cpu import CpuDevice
 from runtime.device.open_device import choose_dtype, choose_quantization, open_device
-from runtime.device.quantized import Quantization, kinds_here
+from runtime.device.quantized import Quantization, cpu_quantizations
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 
@@ -58,7 +58,7 @@ def test_published_weight_dtype_works_on_every_device(name: str) -> None:
     assert choose_quantization("off", device_named(name)) is None
 
 
-@pytest.mark.parametrize("kind", kinds_here())
+@pytest.mark.parametrize("kind", cpu_quantizations())
 def test_cpu_supports_quantized_weights(kind: Quantization) -> None:
     assert choose_quantization(kind, CpuDevice()) is kind
 

@@ -17,27 +17,27 @@ from runtime.device.quantized import (
     MAX_INT8,
     MIN_SCALE,
     DequantizedInt8,
+    DynamicInt8,
     Int4,
     Int8,
     Product,
     Quantization,
-    RoundedRowsInt8,
     WeightOnlyFloat16,
     WeightOnlyInt4,
     WeightOnlyInt8,
-    kinds_here,
-    multiplies_float16,
-    quantized,
+    cpu_quantizations,
     quantized_bytes,
-    takes_four_bits,
+    quantized_product,
+    supports_float16,
+    supports_int4,
 )
 
 N, K = 192, 96
-ROUNDS_ROWS = pytest.mark.skipif(not subject.rounds_rows(), reason="fbgemm is x86's")
-FLOAT16 = pytest.mark.skipif(not multiplies_float16(), reason="fbgemm has no such products here")
+ROUNDS_ROWS = pytest.mark.skipif(not subject.quantizes_activations(), reason="fbgemm is x86's")
+FLOAT16 = pytest.mark.skipif(not supports_float16(), reason="fbgemm has no such products here")
 PRODUCTS = [
     pytest.param(lambda weight: (WeightOnlyFloat16(weight), weight.half().float()), marks=FLOAT16),
-    pytest.param(lambda weight: (RoundedRowsInt8(Int8.of(weight)), Int8.of(weight).weight()), marks=ROUNDS_ROWS),
+    pytest.param(lambda weight: (DynamicInt8(Int8.of(weight)), Int8.of(weight).weight()), marks=ROUNDS_ROWS),
     lambda weight: (WeightOnlyInt8(Int8.of(weight)), Int8.of(weight).weight()),
     lambda weight: (WeightOnlyInt4(Int4.of(weight)), Int4.of(weight).weight()),
 ]
@@ -69,7 +69,7 @@ def test_product_equals_the_product_with_dequantized_weights(made: Made) -> None
     rows = numbers(40, K) * torch.logspace(-3, 3, 40)[:, None]
     expected = rows @ weight.t()
     # Number of integer levels to which a row is rounded. On processors without VNNI, it is half of FULL.
-    levels = product.levels if isinstance(product, RoundedRowsInt8) else MAX_INT8
+    levels = product.levels if isinstance(product, DynamicInt8) else MAX_INT8
     most = 0.012 * MAX_INT8 / levels  # Largest rounding error of a row in 8 bits or in bfloat16.
     for found, row in zip(product(rows), expected, strict=True):
         assert away(found, row) < most
@@ -103,7 +103,7 @@ def test_quantized_product_is_batch_invariant(made: Made, shape: tuple[int, int]
 @ROUNDS_ROWS
 def test_rounded_rows_give_exact_integer_sums() -> None:
     rounded = Int8.of(numbers(N, K, seed=1))
-    product = RoundedRowsInt8(rounded)
+    product = DynamicInt8(rounded)
     rows = numbers(9, K)
     most = rows.abs().amax(dim=1, keepdim=True)
     sums = (rows / most * product.levels).round().double() @ rounded.values.double().t()
@@ -114,7 +114,7 @@ def test_rounded_rows_give_exact_integer_sums() -> None:
 def test_without_vnni_the_sum_of_two_products_fits_into_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
     weight, rows = torch.ones(N, K), torch.ones(3, K)
-    product = RoundedRowsInt8(Int8.of(weight))
+    product = DynamicInt8(Int8.of(weight))
     assert 2 * (2 * product.levels + 1) * subject.MAX_INT8 < 2**15
     torch.testing.assert_close(product(rows), rows @ weight.t())
 
@@ -153,27 +153,27 @@ def test_matrix_quantized_in_pieces_equals_the_matrix_quantized_at_once(dtype: t
     assert torch.equal(made.values, (whole / scales[:, None]).round().to(torch.int8))
 
 
-@pytest.mark.parametrize("kind", kinds_here())
+@pytest.mark.parametrize("kind", cpu_quantizations())
 def test_channel_of_zeros_has_scale_one(kind: Quantization) -> None:
     weight = numbers(N, K)
     weight[3] = 0
-    assert not quantized(weight, kind)(numbers(2, K, seed=2))[:, 3].any()
+    assert not quantized_product(weight, kind)(numbers(2, K, seed=2))[:, 3].any()
 
 
 def test_int4_is_used_only_for_shapes_with_a_kernel() -> None:
-    assert takes_four_bits(16, 32)
+    assert supports_int4(16, 32)
     for shape in ((24, 32), (16, 48)):
-        assert not takes_four_bits(*shape)
+        assert not supports_int4(*shape)
         rows, weight = numbers(5, shape[1]), numbers(*shape, seed=1)
-        assert away(quantized(weight, Quantization.INT4)(rows), rows @ weight.t()) < 0.02
+        assert away(quantized_product(weight, Quantization.INT4)(rows), rows @ weight.t()) < 0.02
 
 
 @pytest.mark.parametrize("rounds", [pytest.param(True, marks=ROUNDS_ROWS), False])
 def test_every_matrix_shape_has_a_product_on_every_processor(monkeypatch: pytest.MonkeyPatch, rounds: bool) -> None:
     monkeypatch.setattr(native, "is_loaded", lambda: False)
-    monkeypatch.setattr(subject, "rounds_rows", lambda: rounds)
-    kinds = {shape: type(quantized(numbers(*shape), Quantization.INT8)) for shape in ((N, K), (N, 64))}
-    assert set(kinds.values()) == {RoundedRowsInt8 if rounds else WeightOnlyInt8}
+    monkeypatch.setattr(subject, "quantizes_activations", lambda: rounds)
+    kinds = {shape: type(quantized_product(numbers(*shape), Quantization.INT8)) for shape in ((N, K), (N, 64))}
+    assert set(kinds.values()) == {DynamicInt8 if rounds else WeightOnlyInt8}
 
 
 def test_arm64_uses_no_fbgemm_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,10 +181,10 @@ def test_arm64_uses_no_fbgemm_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "is_loaded", lambda: False)
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     monkeypatch.setattr(subject, "_BY_FBGEMM", None)
-    assert not subject.multiplies_float16.__wrapped__()
+    assert not subject.supports_float16.__wrapped__()
     for shape in ((N, K), (N + 1, K), (N, K + 1)):
         rows, weight = numbers(5, shape[1]), numbers(*shape, seed=1)
-        assert away(quantized(weight, Quantization.INT8)(rows), rows @ weight.t()) < 0.02
+        assert away(quantized_product(weight, Quantization.INT8)(rows), rows @ weight.t()) < 0.02
 
 
 def test_byte_counts_of_a_quantized_matrix_include_its_scales() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from runtime.device.calibrated_int4 import DAMPING, _fitted, _rounded, calibrated
+from runtime.device.calibrated_int4 import DAMPING, _fitted, _rounded, quantize_gptq
 from runtime.device.quantized import GROUP_WEIGHTS, Int4, Quantization
 from runtime.engine.engine import Engine
 from runtime.engine.input_moments import measure_inputs
@@ -51,7 +51,7 @@ def textbook(weight: Tensor, moments: Tensor) -> Tensor:
 def test_calibrated_weights_equal_the_equations_of_the_paper() -> None:
     weight = torch.randn((16, 96), generator=torch.Generator().manual_seed(1))
     inputs = correlated(400, 96, seed=2)
-    found, expected = calibrated(weight, inputs.t() @ inputs).weight(), textbook(weight, inputs.t() @ inputs)
+    found, expected = quantize_gptq(weight, inputs.t() @ inputs).weight(), textbook(weight, inputs.t() @ inputs)
     different = (found - expected).abs() > 1e-4
     assert different.double().mean() < 0.01  # Ties may be rounded in another direction.
 
@@ -59,14 +59,14 @@ def test_calibrated_weights_equal_the_equations_of_the_paper() -> None:
 def test_calibration_reduces_the_error_of_products_with_other_inputs() -> None:
     weight = torch.randn((64, 256), generator=torch.Generator().manual_seed(3))
     inputs, others = correlated(1000, 256, seed=4), correlated(500, 256, seed=5)
-    error = others @ (calibrated(weight, inputs.t() @ inputs).weight() - weight).t()
+    error = others @ (quantize_gptq(weight, inputs.t() @ inputs).weight() - weight).t()
     nearest = others @ (Int4.of(weight).weight() - weight).t()
     assert error.square().mean() < 0.5 * nearest.square().mean()
 
 
 def test_weights_without_measured_inputs_are_rounded_to_the_nearest_value() -> None:
     weight = torch.cat([torch.randn((15, 64), generator=torch.Generator().manual_seed(6)), torch.zeros(1, 64)])
-    found = calibrated(weight, torch.zeros(64, 64)).weight()
+    found = quantize_gptq(weight, torch.zeros(64, 64)).weight()
     assert (found - weight).square().mean() <= (Int4.of(weight).weight() - weight).square().mean()
     assert torch.equal(found[15], torch.zeros(64))
 

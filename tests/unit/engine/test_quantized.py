@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from runtime.device.quantized import NativeTiles, Quantization, kinds_here, quantized_bytes
+from runtime.device.quantized import NativeTiles, Quantization, cpu_quantizations, quantized_bytes
 from runtime.engine.capacity.doctor import check, diagnose
 from runtime.engine.engine import Engine
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
@@ -20,7 +20,7 @@ from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf, Loaded
 from tests.support.engines import custom_voice, engine_of, seeded, speak, speak_together
 
-KINDS = kinds_here()
+KINDS = cpu_quantizations()
 # Users can select these kinds. The engine itself selects float16 on some machines.
 SAID = [kind for kind in KINDS if kind is not Quantization.FLOAT16]
 REQUESTS = [

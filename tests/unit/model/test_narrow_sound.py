@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from runtime.device import open_device
-from runtime.device.cpu import multiplies_bfloat16
-from runtime.device.open_device import choose_sound_dtype
-from runtime.device.quantized import Quantization, multiplies_float16
+from runtime.device.cpu import has_bfloat16_instructions
+from runtime.device.open_device import choose_code2wav_dtype
+from runtime.device.quantized import Quantization, supports_float16
 from runtime.model.checkpoint import load_checkpoint
 from tests.conftest import FolderOf
 
@@ -40,11 +40,11 @@ def test_half_precision_audio_is_close_to_float32_and_chunk_and_batch_invariant(
 
 
 def test_audio_dtype_follows_the_talker_and_cpu_support() -> None:
-    cpu, half = open_device("cpu"), torch.float16 if multiplies_float16() else torch.float32
-    fewer = torch.bfloat16 if multiplies_bfloat16() else half
-    assert choose_sound_dtype("auto", cpu, torch.float32, None) is torch.float32
-    assert choose_sound_dtype("auto", cpu, torch.float32, Quantization.FLOAT16) is half
-    assert choose_sound_dtype("auto", cpu, torch.float32, Quantization.INT8) is fewer
-    assert choose_sound_dtype("auto", cpu, torch.bfloat16, None) is fewer
+    cpu, half = open_device("cpu"), torch.float16 if supports_float16() else torch.float32
+    fewer = torch.bfloat16 if has_bfloat16_instructions() else half
+    assert choose_code2wav_dtype("auto", cpu, torch.float32, None) is torch.float32
+    assert choose_code2wav_dtype("auto", cpu, torch.float32, Quantization.FLOAT16) is half
+    assert choose_code2wav_dtype("auto", cpu, torch.float32, Quantization.INT8) is fewer
+    assert choose_code2wav_dtype("auto", cpu, torch.bfloat16, None) is fewer
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        assert choose_sound_dtype(name, cpu, torch.bfloat16, None) is dtype
+        assert choose_code2wav_dtype(name, cpu, torch.bfloat16, None) is dtype

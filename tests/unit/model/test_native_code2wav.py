@@ -26,7 +26,7 @@ from runtime.model.products import lay_out
 from tests.support.examples import examples
 from tests.support.sound_networks import SMALL, random_network
 
-pytestmark = pytest.mark.skipif(not native.fuses(), reason="no C++ compiler built the operator")
+pytestmark = pytest.mark.skipif(not native.supports_convolution(), reason="no C++ compiler built the operator")
 
 LEVELS = range(torch.ops.voicewright.use_level(-1) + 1 if native.is_loaded() else 0)
 # In this configuration, no width is a multiple of a tile, and several heads share keys.
@@ -70,7 +70,7 @@ def bfloat16(readable: Code2Wav) -> NativeCode2Wav:
     CPUs without bfloat16 instructions use portable code.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "fuses", lambda dtype: True)
+        patch.setattr(native, "supports_convolution", lambda dtype: True)
         return network_of(readable, torch.bfloat16)
 
 

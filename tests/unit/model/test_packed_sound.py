@@ -17,7 +17,7 @@ pytest.importorskip("triton")
 
 from runtime.device import native
 from runtime.device.kernels import convolution, pointwise, residual_unit
-from runtime.device.kernels.convolution import Tile
+from runtime.device.kernels.convolution import ConvolutionTile
 from runtime.engine.audio.reference_prefill import ReferencePrefill
 from runtime.engine.execution.graphs import GraphPool
 from runtime.model.checkpoint import load_checkpoint
@@ -45,8 +45,8 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     The tile size does not change the results.
     """
-    monkeypatch.setattr(convolution, "tile_for", lambda M, N, size: Tile(512, 64, 4, 3, 512))
-    monkeypatch.setattr(residual_unit, "tile_for", lambda M, channels: Tile(512, channels, 4, 3, 512))
+    monkeypatch.setattr(convolution, "tile_for", lambda M, N, size: ConvolutionTile(512, 64, 4, 3, 512))
+    monkeypatch.setattr(residual_unit, "tile_for", lambda M, channels: ConvolutionTile(512, channels, 4, 3, 512))
     monkeypatch.setattr(pointwise, "SAMPLES_PER_PROGRAM", 512)
     monkeypatch.setattr(pointwise, "STEPS_PER_PROGRAM", 64)
     with interpreting.repaired():

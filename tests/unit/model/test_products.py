@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runtime.device.quantized import Quantization, kinds_here
+from runtime.device.quantized import Quantization, cpu_quantizations
 from runtime.model.products import (
     KERNEL_ROWS,
     MIN_SEPARATE_PRODUCT_ROWS,
@@ -161,7 +161,7 @@ def test_upsampling_is_batch_invariant_and_equals_pytorch(inputs: int, outputs: 
 def test_packed_weights_keep_their_published_shape_without_a_native_library(
     conv: Conv | TransposedConv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.device.native.fuses", lambda dtype: False)
+    monkeypatch.setattr("runtime.device.native.supports_convolution", lambda dtype: False)
     filled(conv)
     before, shape = conv.weight.detach().clone(), conv.weight.shape
     lay_out(conv)
@@ -194,7 +194,7 @@ def test_bfloat16_layer_is_batch_invariant_and_close_to_the_published_layer() ->
         assert torch.equal(torch.cat([layer(part) for part in rows.split(size)]), made)
 
 
-@pytest.mark.parametrize("kind", kinds_here())
+@pytest.mark.parametrize("kind", cpu_quantizations())
 def test_quantized_layer_frees_its_original_weights(kind: Quantization) -> None:
     # The weights require gradients, as in a network that is still being loaded.
     layer = Linear(64, 32, bias=False)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from runtime.cli import main
 from runtime.device.cpu import CpuDevice
-from runtime.device.open_device import choose_sound_dtype
+from runtime.device.open_device import choose_code2wav_dtype
 from runtime.engine.capacity import memory
 from runtime.engine.capacity.doctor import Checked, Diagnosis, check, diagnose
 from runtime.engine.capacity.probe import Probe, Weights, bytes_per_weight, frame_reads
@@ -33,7 +33,7 @@ from tests.unit.model.published import DATA, write_configs
 WEIGHTS, SOUND = "model.safetensors", "speech_tokenizer/model.safetensors"
 NAME = "somebody/Fine-Tune"
 # Dtype of Code2Wav if the dtype of the talker is bfloat16.
-NARROW = choose_sound_dtype("auto", CpuDevice(), torch.bfloat16, None)
+NARROW = choose_code2wav_dtype("auto", CpuDevice(), torch.bfloat16, None)
 # Number of weights of the published speech tokenizer that Code2Wav stores in each dtype.
 NARROWED = {torch.float32: 0, torch.bfloat16: 105_812_640, torch.float16: 73_904_128}
 TEXT_TABLE = 151_936 * 2048

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from runtime.device import open_device
-from runtime.device.open_device import choose_sound_dtype
+from runtime.device.open_device import choose_code2wav_dtype
 from runtime.device.quantized import Quantization
 from runtime.engine.capacity import probe as probing
 from runtime.engine.capacity.memory import tensor_bytes
@@ -83,7 +83,7 @@ def test_audio_speed_is_measured_in_its_serving_dtype(monkeypatch: pytest.Monkey
     for probe in (own, whole):
         for weights in ((torch.float32, None), (torch.float32, INT8), (torch.bfloat16, None)):
             probe.code2wav_time(weights)
-    fewer = choose_sound_dtype("auto", open_device("cpu"), torch.bfloat16, None)
+    fewer = choose_code2wav_dtype("auto", open_device("cpu"), torch.bfloat16, None)
     assert asked == [*dict.fromkeys((torch.float32, fewer)), torch.float32]
 
 

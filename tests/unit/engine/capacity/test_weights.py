@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from runtime.device import open_device
-from runtime.device.cpu import CpuDevice, multiplies_bfloat16
-from runtime.device.quantized import Quantization, multiplies_float16
+from runtime.device.cpu import CpuDevice, has_bfloat16_instructions
+from runtime.device.quantized import Quantization, supports_float16
 from runtime.engine.capacity import weights as weighing
 from runtime.engine.capacity.offers import inspect_published
 from runtime.engine.capacity.probe import Probe, Weights
@@ -81,12 +81,12 @@ def test_large_checkpoint_keeps_its_published_dtype_if_the_cpu_supports_it(
     config: ModelConfig, word: str, kind: Quantization | None, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opening = sys.modules["runtime.device.open_device"]
-    monkeypatch.setattr(opening, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(opening, "has_bfloat16_instructions", lambda: True)
     assert weights_of(word, config, kind) == (dtype, kind)
-    monkeypatch.setattr(opening, "multiplies_bfloat16", lambda: False)
+    monkeypatch.setattr(opening, "has_bfloat16_instructions", lambda: False)
     is_published = kind is None and config is PUBLISHED_CONFIG
     for has in (True, False):
-        monkeypatch.setattr(weighing, "multiplies_float16", lambda has=has: has)
+        monkeypatch.setattr(weighing, "supports_float16", lambda has=has: has)
         assert weights_of("auto", config, kind) == (torch.float32, FLOAT16 if is_published and has else kind)
         assert weights_of("float32", config, kind) == (torch.float32, kind)
 
@@ -104,7 +104,7 @@ def test_large_checkpoint_loads_the_chosen_weights_and_reports_them(
         return engine.cards[0].dtype
 
     paces = {None: 3.0, FLOAT16: 3.0, INT8: 0.5}
-    published = "bfloat16" if multiplies_bfloat16() else "float16" if multiplies_float16() else "float32"
+    published = "bfloat16" if has_bfloat16_instructions() else "float16" if supports_float16() else "float32"
     monkeypatch.setattr(Probe, "rtf", lambda probe, config, weights: paces[weights[1]])
     assert card_with(few=0) == "int8"
     assert card_with(few=0, word="off") == published
@@ -119,7 +119,7 @@ def test_weights_are_chosen_automatically_on_cpu_only(folder_of: FolderOf) -> No
     assert bits.choose(read_model_config(folder_of("brief", "custom_voice")), "any", {"F16"}) == (torch.bfloat16, None)
 
 
-@pytest.mark.skipif(not multiplies_float16(), reason="fbgemm has no such products here")
+@pytest.mark.skipif(not supports_float16(), reason="fbgemm has no such products here")
 @pytest.mark.parametrize(
     ("settings", "types", "expected"),
     [
