@@ -13,7 +13,7 @@ from typing import Any
 
 from runtime.errors import SetUpError
 from runtime.model import hub, hub_download
-from runtime.model.hub_access import GB, room
+from runtime.model.hub_access import GB, free_cache_bytes
 from runtime.published import PUBLISHED
 from runtime.settings import EngineSettings
 
@@ -37,13 +37,13 @@ def fetch(references: Sequence[str], *, as_json: bool, is_recogniser: bool = Fal
     """
     say = _ProgressReport(as_json)
     try:
-        listing = hub.recogniser_listing if is_recogniser else hub.listing
+        listing = hub.request_whisper_listing if is_recogniser else hub.request_listing
         listings = [listing(reference) for reference in references]
         for name, listed in zip(references, listings, strict=True):
             say({"event": "listed", "id": name, "got": listed.here, "of": listed.size})
-        hub.require_room(listings)
+        hub.require_disk_space(listings)
         for name, listed in () if is_recogniser else zip(references, listings, strict=True):
-            config = hub_download.fetch_small(listed)
+            config = hub_download.fetch_config_files(listed)
             say({"event": "checked", "id": name, "modes": [str(mode) for mode in config.modes]})
         for name, listed in zip(references, listings, strict=True):
             hub_download.fetch_weights(listed, say.progress(name))
@@ -74,7 +74,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     problem = next((answer for answer in by_id.values() if isinstance(answer, SetUpError)), None)
     return asdict(here) | {
         "offers": [asdict(offer) | _sizes(by_id[offer.id]) for offer in here.offers],
-        "room": room(),
+        "room": free_cache_bytes(),
         "problem": None
         if problem is None
         else {"code": problem.code, "message": str(problem), "facts": error_facts(problem)},
@@ -86,14 +86,14 @@ def error_facts(error: SetUpError) -> dict[str, str | float | bool]:
     return {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
 
 
-def _listed(name: str) -> hub.Listing | SetUpError:
+def _listed(name: str) -> hub.HubListing | SetUpError:
     try:
-        return hub.listing(name)
+        return hub.request_listing(name)
     except SetUpError as error:
         return error
 
 
-def _sizes(listing: hub.Listing | SetUpError) -> dict[str, Any]:
+def _sizes(listing: hub.HubListing | SetUpError) -> dict[str, Any]:
     """Return the sizes and hashes of the files of a checkpoint.
 
     A file that two checkpoints share has the same hash and is downloaded once.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from runtime.engine.engine import Engine
 from runtime.model.quantize import Moments
-from runtime.model.rounded_files import linears
+from runtime.model.quantized_files import quantized_linears
 from runtime.request import Broken, Finished, Mode, ModelCard, Reference, SpeechEvent, SpeechRequest
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Limits, Settings
 from runtime.shared.reference import load_reference
@@ -44,7 +44,7 @@ def measure_inputs(reference: str, *, requests: int = UTTERANCES, frames: int = 
     )
     engine = Engine.open(Settings(models=(reference,), engine=engine_settings))
     (core,), moments = engine.registry.cores, Moments()
-    for name, linear in linears(core.checkpoint.talker):
+    for name, linear in quantized_linears(core.checkpoint.talker):
         moments[name] = torch.zeros(linear.in_features, linear.in_features)
         linear.register_forward_pre_hook(partial(_add_outer_products, moments[name]))
     events: list[SpeechEvent] = []

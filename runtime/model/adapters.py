@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported
-from runtime.model.config_reader import read_json, require
+from runtime.model.config_reader import read_json, require_condition
 from runtime.model.files import ADAPTER_CONFIG
 from runtime.model.headers import list_some
 
@@ -53,7 +53,7 @@ PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")
 
 
 @dataclass(slots=True)
-class Change:
+class TensorChange:
     """Changes of one published tensor by an adapter.
 
     The changes are applied in this order: replace all values, add a product, replace single rows.
@@ -72,7 +72,7 @@ class MergedTensors:
     The reader has the methods of an open safetensors file and of its slices, so the loader of weights can use either.
     """
 
-    def __init__(self, base: Any, adapter: Any, change: Change) -> None:
+    def __init__(self, base: Any, adapter: Any, change: TensorChange) -> None:
         self._base, self._adapter, self._change = base, adapter, change
 
     def get_slice(self, key: str) -> MergedTensors:
@@ -101,14 +101,14 @@ class MergedTensors:
         return tensor.float()
 
 
-class PlacedTable(MergedTensors):
+class CodecTableWithSpeakers(MergedTensors):
     """Reader of the codec embedding table with the speaker rows of several adapters.
 
     All other rows are the rows of the base checkpoint.
     """
 
     def __init__(self, base: Any, merged: dict[Path, Any], rows: PlacedRows) -> None:
-        super().__init__(base, None, Change(shape=tuple(base.get_slice(TABLE).get_shape())))
+        super().__init__(base, None, TensorChange(shape=tuple(base.get_slice(TABLE).get_shape())))
         self._merged, self._rows = merged, rows
 
     def get_tensor(self, key: str) -> Tensor:
@@ -123,11 +123,11 @@ class PlacedTable(MergedTensors):
 class Adapter:
     """Parsed adapter: its changes by key of the published tensor, and its LoRA ranks."""
 
-    changes: dict[str, Change]
+    changes: dict[str, TensorChange]
     ranks: tuple[int, ...]  # Ranks of the adapter in ascending order, without duplicates.
 
 
-def merged_files(files: dict[str, Any], path: Path, adapter: Any) -> dict[str, Any]:
+def open_merged_tensors(files: dict[str, Any], path: Path, adapter: Any) -> dict[str, Any]:
     """Return readers for the tensors that an adapter changes, by key of the published tensor.
 
     Args:
@@ -146,15 +146,15 @@ def merged_files(files: dict[str, Any], path: Path, adapter: Any) -> dict[str, A
 def read_adapter(files: Mapping[str, Any], path: Path, adapter: Any) -> Adapter:
     """Parse the configuration and the tensor names of an adapter.
 
-    The arguments and errors are the same as for `merged_files`.
+    The arguments and errors are the same as for `open_merged_tensors`.
     """
     config_path = path.parent / ADAPTER_CONFIG
     config = read_json(config_path)
     _require_kind(config, config_path)
-    named: dict[str, Change] = {}
+    named: dict[str, TensorChange] = {}
     for name in adapter.keys():  # noqa: SIM118
         target, part = _parse(name)
-        change = named.setdefault(target, Change())
+        change = named.setdefault(target, TensorChange())
         if part is None:
             change.new = name
         else:
@@ -163,7 +163,7 @@ def read_adapter(files: Mapping[str, Any], path: Path, adapter: Any) -> Adapter:
     if parent is None:
         unknown = min(([name for name in named if parent + name not in files] for parent in PARENTS), key=len)
         raise CheckpointInvalid(path=path, why=list_some("its base checkpoint has no tensors", sorted(unknown)))
-    require(bool(named), path, "it has no tensors")
+    require_condition(bool(named), path, "it has no tensors")
     ranks: set[int] = set()
     for target, change in named.items():
         module = target.rpartition(".")[0]
@@ -171,12 +171,12 @@ def read_adapter(files: Mapping[str, Any], path: Path, adapter: Any) -> Adapter:
         if rank := _check_shapes(change, adapter, path, target):
             ranks.add(rank)
             alpha = _of_module(config.get("alpha_pattern") or {}, module, config_path, config.get("lora_alpha"))
-            require(type(alpha) in (int, float), config_path, "lora_alpha or alpha_pattern is not a number")
+            require_condition(type(alpha) in (int, float), config_path, "lora_alpha or alpha_pattern is not a number")
             change.scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
         if ROWS in change.names:
             change.rows = _rows_of(config, module, config_path, shape)
             count = adapter.get_slice(change.names[ROWS]).get_shape()
-            require(count == [len(change.rows), *shape[1:]], path, f"{change.names[ROWS]} has another shape")
+            require_condition(count == [len(change.rows), *shape[1:]], path, f"{change.names[ROWS]} has another shape")
     return Adapter({parent + target: change for target, change in named.items()}, tuple(sorted(ranks)))
 
 
@@ -204,21 +204,25 @@ def _parse(name: str) -> tuple[str, str | None]:
     return target.replace(".base_layer.", "."), None
 
 
-def _check_shapes(change: Change, adapter: Any, path: Path, target: str) -> int | None:
+def _check_shapes(change: TensorChange, adapter: Any, path: Path, target: str) -> int | None:
     """Check the shapes of a change, and return the rank of its product or None."""
     shape = change.shape
     if change.new is not None:
         new = adapter.get_slice(change.new).get_shape()
-        require(tuple(new) == shape, path, f"{change.new} has the shape {new}, and its base checkpoint {list(shape)}")
+        require_condition(
+            tuple(new) == shape, path, f"{change.new} has the shape {new}, and its base checkpoint {list(shape)}"
+        )
     for low, high in PAIRS:
         names = [change.names[part] for part in (low, high) if part in change.names]
         if not names:
             continue
-        require(len(names) == 2, path, f"{names[0]} has no matching lora_A or lora_B")
+        require_condition(len(names) == 2, path, f"{names[0]} has no matching lora_A or lora_B")
         A, B = (adapter.get_slice(name).get_shape() for name in names)
         fits = len(A) == len(B) == 2 and A[0] == B[1] > 0
         product = (B[0], A[1]) if low == LOW else (A[1], B[0])
-        require(fits and product == shape, path, f"the shapes of {names[0]} and its other half do not fit {target}")
+        require_condition(
+            fits and product == shape, path, f"the shapes of {names[0]} and its other half do not fit {target}"
+        )
         return int(A[0])
     return None
 
@@ -229,7 +233,7 @@ def _rows_of(config: dict[str, Any], module: str, path: Path, shape: tuple[int, 
     if isinstance(rows, dict):
         rows = _of_module(rows, module, path, None)
     is_valid = isinstance(rows, list) and all(type(row) is int and 0 <= row < shape[0] for row in rows)
-    require(is_valid, path, f"{field} names no rows of {module}")
+    require_condition(is_valid, path, f"{field} names no rows of {module}")
     assert isinstance(rows, list)
     return tuple(rows)
 
@@ -240,7 +244,7 @@ def _of_module(pattern: Any, module: str, path: Path, default: Any) -> Any:
     The first name that equals the module's name or is a suffix of it applies. PEFT also allows regular expressions,
     which are refused here.
     """
-    require(isinstance(pattern, dict), path, "a pattern is not an object")
+    require_condition(isinstance(pattern, dict), path, "a pattern is not an object")
     for name, value in pattern.items():
         plain = name.removeprefix("^")
         if not plain.replace(".", "").replace("_", "").isalnum():
@@ -251,7 +255,7 @@ def _of_module(pattern: Any, module: str, path: Path, default: Any) -> Any:
     return default
 
 
-def describe(adapter: Adapter) -> Iterator[str]:
+def describe_changes(adapter: Adapter) -> Iterator[str]:
     """Yield a short description of each kind of change, such as "rank 16 on 196 layers"."""
     changes = adapter.changes.values()
     products = sum(change.names.keys() - {ROWS} != set() for change in changes)

@@ -2,7 +2,7 @@
 
 The vocabulary contains the bytes of other letters, but the model was not trained on such bytes. It would produce noise
 and damage adjacent words. A letter is replaced by its compatibility decomposition without accents, or by an entry of a
-table. Symbols that `runtime.model.english_reading` can name are kept. Other characters (emoji, other scripts) are
+table. Symbols that `runtime.model.english_normalizer` can name are kept. Other characters (emoji, other scripts) are
 dropped. The spelling of a character does not depend on other characters, so text can be converted in parts.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from runtime.model.english_reading import RAISED, SYMBOLS
+from runtime.model.english_normalizer import RAISED, SYMBOLS
 
 DROPPED_REPLACEMENT = " "  # A dropped character is replaced by a space, which separates the adjacent words.
 
@@ -38,7 +38,7 @@ ACCENTS = (range(0x300, 0x370), range(0x1DC0, 0x1E00), range(0xFE00, 0xFE10))
 INVISIBLE_CATEGORIES = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")
 
 
-def in_ascii(text: str) -> str:
+def to_ascii(text: str) -> str:
     """Return the text in ASCII, except for the symbols in `SYMBOLS`.
 
     A character without an ASCII spelling becomes a space.
@@ -46,8 +46,8 @@ def in_ascii(text: str) -> str:
     return text if text.isascii() else text.translate(_SPELLINGS)
 
 
-def is_left_out(text: str) -> bool:
-    """True if `in_ascii` drops visible characters of the text."""
+def drops_characters(text: str) -> bool:
+    """True if `to_ascii` drops visible characters of the text."""
     if text.isascii():
         return False
     return any(

@@ -16,7 +16,7 @@ from torch import nn
 from runtime.device.quantized import Quantization, supported_quantizations, unsupported_message
 from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported, no_folder
 from runtime.model.code2wav import Code2Wav
-from runtime.model.composition import compose
+from runtime.model.composition import compose_config
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_speech_tokenizer_config
 from runtime.model.config_reader import read_json
@@ -31,7 +31,7 @@ from runtime.model.files import (
     weight_files,
 )
 from runtime.model.headers import list_some
-from runtime.model.products import layer_out, pack
+from runtime.model.products import layout_function, pack
 from runtime.model.speaker_encoder import SpeakerEncoder
 from runtime.model.speech_encoder import SpeechEncoder
 from runtime.model.talker import Talker
@@ -83,28 +83,28 @@ def load_checkpoint(
     dtype: torch.dtype,
     loaded: Sequence[Checkpoint] = (),
     quantization: Quantization | None = None,
-    sound_dtype: torch.dtype = torch.float32,
+    code2wav_dtype: torch.dtype = torch.float32,
 ) -> Checkpoint:
     """Load a checkpoint: the talker and code predictor in `dtype`, other networks in float32.
 
     Args:
-        reference: Local folder, Hub id with an optional ``@revision``, or the result of `source_of`.
+        reference: Local folder, Hub id with an optional ``@revision``, or the result of `find_source`.
         loaded: Checkpoints that are already loaded. A speech tokenizer with the same weights is shared.
         quantization: Quantization of the linear layers of the talker and code predictor; None keeps `dtype`.
-        sound_dtype: Dtype of Code2Wav's matrix products on a CPU.
+        code2wav_dtype: Dtype of Code2Wav's matrix products on a CPU.
 
     Raises:
         CheckpointMissing: The folder, the repository or a file is missing.
         CheckpointInvalid: A file has invalid content.
     """
-    source = source_of(reference) if isinstance(reference, str) else reference
-    folder, composed = source.folder, compose(source)
+    source = find_source(reference) if isinstance(reference, str) else reference
+    folder, composed = source.folder, compose_config(source)
     config, speech_config = composed.config, read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
     text_tokenizer = TextTokenizer(folder, config)
-    check_fit(folder, config, text_tokenizer, speech_config)
+    check_compatibility(folder, config, text_tokenizer, speech_config)
     stored = None if config.quantization is None else Quantization(config.quantization)
-    quantization = settle_quantization(folder, stored, quantization, device.type)
-    networks = speaking_networks(config)
+    quantization = choose_loaded_quantization(folder, stored, quantization, device.type)
+    networks = model_networks(config)
     dtypes = {TALKER: dtype, SPEAKER_ENCODER: torch.float32}
     rounded = {} if stored is None else {TALKER: stored}
     rounds = {} if stored is not None or quantization is None else {TALKER: quantization}
@@ -117,7 +117,7 @@ def load_checkpoint(
     if speech_tokenizer is None:
         codec_networks = speech_tokenizer_networks(speech_config)
         dtypes = dict.fromkeys(codec_networks, torch.float32)
-        finish = {DECODER: layer_out(sound_dtype)}
+        finish = {DECODER: layout_function(code2wav_dtype)}
         unread += load_weights(speech_files, codec_networks, device, dtypes, finish, unloaded=unloaded)
         code2wav, encoder = codec_networks[DECODER], codec_networks[ENCODER]
         assert isinstance(code2wav, Code2Wav)
@@ -151,7 +151,7 @@ def load_checkpoint(
     )
 
 
-def settle_quantization(
+def choose_loaded_quantization(
     path: object, stored: Quantization | None, requested: Quantization | None, device: str
 ) -> Quantization | None:
     """Return the quantization to use for a checkpoint, or None for unquantized weights.
@@ -175,7 +175,7 @@ def settle_quantization(
     return stored
 
 
-def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
+def model_networks(config: ModelConfig) -> dict[str, nn.Module]:
     """Create the networks whose weights are in model.safetensors, on the meta device.
 
     Returns:
@@ -199,15 +199,15 @@ def speech_tokenizer_networks(config: SpeechTokenizerConfig) -> dict[str, nn.Mod
         return {DECODER: Code2Wav(config.code2wav), ENCODER: encoder}
 
 
-def source_of(reference: str) -> CheckpointSource:
+def find_source(reference: str) -> CheckpointSource:
     """Find the folders of a checkpoint, and download the checkpoint from the Hub if necessary.
 
-    The errors are the same as for `source_at`.
+    The errors are the same as for `find_local_source`.
     """
-    return source_at(resolve(reference), public_name(reference))
+    return find_local_source(resolve_folder(reference), public_name(reference))
 
 
-def source_at(folder: Path, name: str = "") -> CheckpointSource:
+def find_local_source(folder: Path, name: str = "") -> CheckpointSource:
     """Find the folders of a checkpoint, given a checkpoint folder or an adapter folder.
 
     For an adapter folder, the base checkpoint is downloaded from the Hub if necessary.
@@ -232,13 +232,13 @@ def source_at(folder: Path, name: str = "") -> CheckpointSource:
         hint = "Put the adapter's two files into the folder of its base checkpoint."
         raise CheckpointMissing(path=folder / ADAPTER_CONFIG, what="base_model_name_or_path", hint=hint)
     base = str(folder / base) if (folder / base).is_dir() else base
-    base_folder = resolve(base)
+    base_folder = resolve_folder(base)
     if (base_folder / ADAPTER_CONFIG).is_file():
         raise CheckpointUnsupported(path=folder, why=f"its base checkpoint {base} is an adapter, too")
     return CheckpointSource(base_folder, (folder,), name, public_name(base))
 
 
-def resolve(reference: str) -> Path:
+def resolve_folder(reference: str) -> Path:
     """Return the local folder of a checkpoint, which is downloaded from the Hub if necessary.
 
     Raises:
@@ -247,9 +247,9 @@ def resolve(reference: str) -> Path:
     """
     if (folder := local_folder(reference)) is not None:
         return folder
-    from runtime.model.hub_download import folder_of  # This import is slow and is needed only for downloads.
+    from runtime.model.hub_download import download_checkpoint  # This import is slow and is needed only for downloads.
 
-    return folder_of(reference)
+    return download_checkpoint(reference)
 
 
 def local_folder(reference: str) -> Path | None:
@@ -291,7 +291,9 @@ def fingerprint(source: CheckpointSource) -> str:
     return digest.hexdigest()[:32]
 
 
-def check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, speech: SpeechTokenizerConfig) -> None:
+def check_compatibility(
+    folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, speech: SpeechTokenizerConfig
+) -> None:
     """Check that the text tokenizer, the talker and the speech tokenizer fit together.
 
     For example, every id must have a row in the embedding table of the next network.
@@ -334,10 +336,10 @@ def _shared(folder: Path, loaded: Sequence[Checkpoint]) -> SpeechTokenizer | Non
     """Return the speech tokenizer of a loaded checkpoint with the same weights, or None."""
     weights = weight_files(folder)
     tokenizers = (other.speech_tokenizer for other in loaded)
-    return next((other for other in tokenizers if are_same(weights, weight_files(other.folder))), None)
+    return next((other for other in tokenizers if have_same_contents(weights, weight_files(other.folder))), None)
 
 
-def are_same(files: Sequence[Path], others: Sequence[Path]) -> bool:
+def have_same_contents(files: Sequence[Path], others: Sequence[Path]) -> bool:
     """True if two lists of files have the same length and the same file contents in order."""
     return len(files) == len(others) and all(
         filecmp.cmp(file, other, shallow=False) for file, other in zip(files, others, strict=True)

@@ -15,7 +15,7 @@ from runtime.device import Device
 from runtime.device.fused import KVView
 from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
-from runtime.model.products import Linear, Table
+from runtime.model.products import Linear, MappedEmbedding
 
 # Function that samples a code. Arguments: codebook number; logits [B, V]; destination [B, H'] of the code's embedding.
 # The destination may be strided, and is None for the last code.
@@ -31,12 +31,12 @@ class PredictorDecoder(DecoderStack):
     def __init__(self, config: DecoderConfig, talker_width: int) -> None:
         super().__init__(config)
         self.codec_embedding = nn.ModuleList(
-            Table(config.vocab_size, talker_width) for _ in range(config.num_code_groups - 1)
+            MappedEmbedding(config.vocab_size, talker_width) for _ in range(config.num_code_groups - 1)
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PassCacheViews:
     """Views of the code predictor's KV cache for one layer and one pass.
 
     Shapes: [B or 1, kv_heads or 1, T or end, d].
@@ -85,7 +85,7 @@ class FrameCache:
         self._rows = torch.arange(rows, device=target)
         self._positions = positions[:, None].repeat(1, rows)  # Shape: [Q, B].
         # Keys: layer, rows, number of earlier positions, number of new positions.
-        self._places: dict[tuple[int, int, int, int], Places] = {}
+        self._places: dict[tuple[int, int, int, int], PassCacheViews] = {}
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
         B, T, _ = qkv.shape
@@ -106,11 +106,11 @@ class FrameCache:
         place.value.copy_(v)
         return join_heads(self._device.prefill_attention(q, place.keys, place.values))
 
-    def _place(self, layer: int, B: int, T: int) -> Places:
+    def _place(self, layer: int, B: int, T: int) -> PassCacheViews:
         """Create and cache the views of a pass, because creating views is slow on a CPU."""
         span, end = slice(self.used, self.used + T), self.used + T
         keys, values = self.keys[layer, :B], self.values[layer, :B]
-        place = Places(
+        place = PassCacheViews(
             self.cos[:, :, span],
             self.sin[:, :, span],
             keys[:, :, span],

@@ -19,7 +19,7 @@ from runtime.model.config_files import MODE_FIELDS, read_model_config
 from runtime.model.config_reader import read_json
 from runtime.model.files import ADAPTER_WEIGHTS, CONFIG, CheckpointSource, weight_files
 from runtime.model.headers import list_some
-from runtime.model.weights import open_weights, opened_weights
+from runtime.model.weights import open_weight_files, open_weights
 from runtime.request import Mode
 
 
@@ -56,7 +56,7 @@ class _Part:
         return self.folder / ADAPTER_WEIGHTS if row in self.changed else None, row
 
 
-def compose(source: CheckpointSource, *known: Composition) -> Composition:
+def compose_config(source: CheckpointSource, *known: Composition) -> Composition:
     """Return the configuration of a checkpoint together with the speakers of its adapters.
 
     The speakers of an adapter come from the adapter's config.json. If this file is missing, they come from the base
@@ -76,7 +76,7 @@ def compose(source: CheckpointSource, *known: Composition) -> Composition:
         return Composition(content, config)
     base = _Part(source.folder, source.base, content, config)
     adapters = {folder: part for composition in known for folder, part in composition.adapters.items()}
-    with opened_weights(weight_files(source.folder)) as files:
+    with open_weight_files(weight_files(source.folder)) as files:
         adapters = {folder: adapters.get(folder) or _read_part(base, folder, files) for folder in source.adapters}
     parts = [base, *adapters.values()] if source.has_base else [*adapters.values()]
     if len(parts) == 1:
@@ -84,20 +84,22 @@ def compose(source: CheckpointSource, *known: Composition) -> Composition:
     return replace(_share(base, parts), adapters=adapters)
 
 
-def share(first: CheckpointSource, *others: CheckpointSource, known: Iterable[Composition] = ()) -> CheckpointSource:
+def combine_adapters(
+    first: CheckpointSource, *others: CheckpointSource, known: Iterable[Composition] = ()
+) -> CheckpointSource:
     """Combine several adapters into one checkpoint that serves the speakers of all of them.
 
     One of the sources may be the base checkpoint itself.
 
     Args:
-        known: See `compose`.
+        known: See `compose_config`.
 
     Raises:
         InvalidSetting: The adapters cannot share the weights. Its field `why` names the tensor or speaker that prevents
             it.
     """
     source = reduce(_join, others, first)
-    compose(source, *known)
+    compose_config(source, *known)
     return source
 
 

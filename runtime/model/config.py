@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from math import prod
 
 from runtime.model.config_reader import (
-    Notes,
+    FieldNotes,
 )
 from runtime.request import Layout, Mode
 
@@ -147,7 +147,7 @@ class ModelConfig:
     # Quantization of the stored weights (int8 or int4), or None for published weights.
     quantization: str | None = None
     size: str | None = field(default=None, compare=False)  # Size of the model, which is only reported to the user.
-    notes: Notes = field(default_factory=Notes, compare=False)
+    notes: FieldNotes = field(default_factory=FieldNotes, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,4 +233,4 @@ class SpeechTokenizerConfig:
     output_sample_rate: int
     encode_downsample_rate: int
     decode_upsample_rate: int
-    notes: Notes = field(default_factory=Notes, compare=False)
+    notes: FieldNotes = field(default_factory=FieldNotes, compare=False)

@@ -22,15 +22,15 @@ from runtime.model.config import (
     TalkerConfig,
 )
 from runtime.model.config_reader import (
-    Notes,
-    names,
-    parse,
+    FieldNotes,
+    convert_value,
+    parse_section,
     read_json,
-    require,
+    require_condition,
     require_sections,
     rope_of,
     section_of,
-    typed,
+    word_set,
 )
 from runtime.request import SAMPLE_RATE, Layout, Mode
 
@@ -44,14 +44,14 @@ MODE_FIELDS = ("voicewright_modes", "tts_model_type")
 QUANTIZATION_FIELDS = ("quantization_config", "quantization")
 
 # Names of the top-level fields that are read, in addition to the fields of the sections.
-TOP = names(
+TOP = word_set(
     """
     model_type tokenizer_type talker_config speaker_encoder_config tts_model_type tts_model_size im_start_token_id
     tts_pad_token_id tts_bos_token_id tts_eos_token_id voicewright_modes voicewright_layouts voicewright_speaks
     voicewright_part_chars voicewright_alphabet voicewright_quantization
     """
 )
-TOKENIZER_TOP = names(
+TOKENIZER_TOP = word_set(
     """
     model_type decoder_config encoder_config encoder_valid_num_quantizers input_sample_rate output_sample_rate
     encode_downsample_rate decode_upsample_rate
@@ -74,7 +74,7 @@ def read_model_config(folder: Path, content: dict[str, Any] | None = None, path:
         CheckpointMissing: A file is missing.
         CheckpointInvalid: A required field is missing, or a value has another type or is not supported.
     """
-    path, notes = path or folder / "config.json", Notes()
+    path, notes = path or folder / "config.json", FieldNotes()
     top = read_json(path) if content is None else content
     _require_kind(top, "model_type", (MODEL,), path)
     _require_kind(top, "tokenizer_type", (None, SPEECH_TOKENIZER), path)
@@ -85,7 +85,7 @@ def read_model_config(folder: Path, content: dict[str, Any] | None = None, path:
     predictor_json = section_of(talker_json, "code_predictor_config", path, notes)
     talker = _decoder(TalkerConfig, talker_json, path, "talker_config", notes)
     predictor = _decoder(DecoderConfig, predictor_json, path, "talker_config.code_predictor_config", notes)
-    require(
+    require_condition(
         talker.num_code_groups == predictor.num_code_groups,
         path,
         "talker_config and code_predictor_config disagree on num_code_groups",
@@ -95,19 +95,19 @@ def read_model_config(folder: Path, content: dict[str, Any] | None = None, path:
     speaker_encoder = None
     if Mode.BASE in modes:
         speaker_json = section_of(top, "speaker_encoder_config", path, notes)
-        speaker_encoder = parse(SpeakerEncoderConfig, speaker_json, path, "speaker_encoder_config", notes)
-        require(
+        speaker_encoder = parse_section(SpeakerEncoderConfig, speaker_json, path, "speaker_encoder_config", notes)
+        require_condition(
             speaker_encoder.enc_dim == talker.hidden_size,
             path,
             "speaker_encoder_config.enc_dim must equal talker_config.hidden_size",
         )
-        require(
+        require_condition(
             speaker_encoder.sample_rate == SAMPLE_RATE,
             path,
             f"speaker_encoder_config.sample_rate must be {SAMPLE_RATE}",
         )
     if Mode.CUSTOM_VOICE in modes:
-        require(bool(talker.spk_id), path, "talker_config.spk_id names no speaker")
+        require_condition(bool(talker.spk_id), path, "talker_config.spk_id names no speaker")
 
     _check_ids(talker, path)
     talker = _with_known_dialects(talker, notes)
@@ -116,7 +116,9 @@ def read_model_config(folder: Path, content: dict[str, Any] | None = None, path:
 
     def token(name: str, default: int) -> int:
         index = _integer(top, name, default, path, notes)
-        require(0 <= index < talker.text_vocab_size, path, f"{name} is {index}, which text_embedding does not have")
+        require_condition(
+            0 <= index < talker.text_vocab_size, path, f"{name} is {index}, which text_embedding does not have"
+        )
         return index
 
     return ModelConfig(
@@ -149,14 +151,14 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
         CheckpointMissing: config.json is missing.
         CheckpointInvalid: A required field is missing, or a value has another type or is not supported.
     """
-    path, notes = folder / "config.json", Notes()
+    path, notes = folder / "config.json", FieldNotes()
     top = read_json(path)
     _require_kind(top, "model_type", (None, SPEECH_TOKENIZER), path)
     _refuse_quantized(top, path)
     notes.unknown_in(top, TOKENIZER_TOP, "")
     decoder_json = rope_of(section_of(top, "decoder_config", path, notes), path, "decoder_config")
-    code2wav = _with_head_dim(parse(Code2WavConfig, decoder_json, path, "decoder_config", notes))
-    require(code2wav.hidden_act == "silu", path, "decoder_config.hidden_act must be silu")
+    code2wav = _with_head_dim(parse_section(Code2WavConfig, decoder_json, path, "decoder_config", notes))
+    require_condition(code2wav.hidden_act == "silu", path, "decoder_config.hidden_act must be silu")
     tokenizer = SpeechTokenizerConfig(
         code2wav=code2wav,
         encoder=_speech_encoder(
@@ -173,31 +175,33 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
     return tokenizer
 
 
-def _decoder(kind: type[Decoder], raw: dict[str, Any], path: Path, section: str, notes: Notes) -> Decoder:
+def _decoder(kind: type[Decoder], raw: dict[str, Any], path: Path, section: str, notes: FieldNotes) -> Decoder:
     raw = rope_of(raw, path, section)
-    part = _with_head_dim(parse(kind, raw, path, section, notes))
+    part = _with_head_dim(parse_section(kind, raw, path, section, notes))
     # The value null means the number of attention heads, and a missing field means the default.
     if "num_key_value_heads" in raw and raw["num_key_value_heads"] is None:
         part = replace(part, num_key_value_heads=part.num_attention_heads)
-    require(part.hidden_act == "silu", path, f"{section}.hidden_act must be silu")
-    require(not raw.get("use_sliding_window"), path, f"{section}.use_sliding_window is not supported")
+    require_condition(part.hidden_act == "silu", path, f"{section}.hidden_act must be silu")
+    require_condition(not raw.get("use_sliding_window"), path, f"{section}.use_sliding_window is not supported")
     others = set(raw.get("layer_types") or ()) - {"full_attention"}
-    require(not others, path, f"{section}.layer_types other than full_attention are not supported")
-    require(not raw.get("tie_word_embeddings"), path, f"{section}.tie_word_embeddings is not supported")
+    require_condition(not others, path, f"{section}.layer_types other than full_attention are not supported")
+    require_condition(not raw.get("tie_word_embeddings"), path, f"{section}.tie_word_embeddings is not supported")
     heads, groups = part.num_attention_heads, part.num_key_value_heads
-    require(groups > 0 and heads % groups == 0, path, f"{section}.num_key_value_heads must divide num_attention_heads")
+    require_condition(
+        groups > 0 and heads % groups == 0, path, f"{section}.num_key_value_heads must divide num_attention_heads"
+    )
     require_sections(raw, part.head_dim, path, section)
     return part
 
 
-def _speech_encoder(raw: dict[str, Any], path: Path, notes: Notes) -> SpeechEncoderConfig:
-    encoder = _with_head_dim(parse(SpeechEncoderConfig, raw, path, "encoder_config", notes))
+def _speech_encoder(raw: dict[str, Any], path: Path, notes: FieldNotes) -> SpeechEncoderConfig:
+    encoder = _with_head_dim(parse_section(SpeechEncoderConfig, raw, path, "encoder_config", notes))
     if "codebook_dim" in raw and raw["codebook_dim"] is None:
         encoder = replace(encoder, codebook_dim=encoder.hidden_size)
-    require(encoder.use_causal_conv, path, "encoder_config.use_causal_conv must be true")
-    require(not encoder.use_conv_shortcut, path, "encoder_config.use_conv_shortcut must be false")
-    require(encoder.hidden_act == "gelu", path, "encoder_config.hidden_act must be gelu")
-    require(
+    require_condition(encoder.use_causal_conv, path, "encoder_config.use_causal_conv must be true")
+    require_condition(not encoder.use_conv_shortcut, path, "encoder_config.use_conv_shortcut must be false")
+    require_condition(encoder.hidden_act == "gelu", path, "encoder_config.hidden_act must be gelu")
+    require_condition(
         encoder.num_semantic_quantizers < encoder.num_quantizers,
         path,
         "encoder_config.num_semantic_quantizers must be less than num_quantizers",
@@ -214,10 +218,10 @@ def _check_preprocessor(path: Path) -> None:
     if not path.exists():
         return
     raw = read_json(path)
-    require(raw.get("sampling_rate") in (None, SAMPLE_RATE), path, f"sampling_rate must be {SAMPLE_RATE}")
-    require(raw.get("feature_size") in (None, 1), path, "feature_size must be 1")
+    require_condition(raw.get("sampling_rate") in (None, SAMPLE_RATE), path, f"sampling_rate must be {SAMPLE_RATE}")
+    require_condition(raw.get("feature_size") in (None, 1), path, "feature_size must be 1")
     chunked = raw.get("chunk_length_s") is not None and raw.get("overlap") is not None
-    require(not chunked, path, "chunk_length_s with overlap is not supported")
+    require_condition(not chunked, path, "chunk_length_s with overlap is not supported")
 
 
 def _check_ids(talker: TalkerConfig, path: Path) -> None:
@@ -226,7 +230,9 @@ def _check_ids(talker: TalkerConfig, path: Path) -> None:
     On CUDA, a read beyond the end of a table crashes the process.
     """
     for name, index in {**talker.special_ids, **talker.spk_id}.items():
-        require(0 <= index < talker.vocab_size, path, f"{name} is {index}, which codec_embedding does not have")
+        require_condition(
+            0 <= index < talker.vocab_size, path, f"{name} is {index}, which codec_embedding does not have"
+        )
 
 
 def _with_plain_speakers(talker: dict[str, Any]) -> dict[str, Any]:
@@ -243,7 +249,7 @@ def _only(value: Any) -> Any:
     return value
 
 
-def _with_known_dialects(talker: TalkerConfig, notes: Notes) -> TalkerConfig:
+def _with_known_dialects(talker: TalkerConfig, notes: FieldNotes) -> TalkerConfig:
     """Drop speaker dialects that are missing in the language table.
 
     Fine-tuned models copy such dialects from the base model.
@@ -257,9 +263,9 @@ def _with_known_dialects(talker: TalkerConfig, notes: Notes) -> TalkerConfig:
     return replace(talker, spk_is_dialect=copied)
 
 
-def _generation(folder: Path, notes: Notes) -> GenerationDefaults:
+def _generation(folder: Path, notes: FieldNotes) -> GenerationDefaults:
     path = folder / "generation_config.json"
-    return parse(GenerationDefaults, read_json(path), path, "generation_config", notes)
+    return parse_section(GenerationDefaults, read_json(path), path, "generation_config", notes)
 
 
 def _require_kind(top: dict[str, Any], name: str, known: Sequence[str | None], path: Path) -> None:
@@ -269,7 +275,7 @@ def _require_kind(top: dict[str, Any], name: str, known: Sequence[str | None], p
     """
     kind = top.get(name)
     if kind not in known:
-        require(kind is not None, path, f"{name} is missing")
+        require_condition(kind is not None, path, f"{name} is missing")
         names = ", ".join(filter(None, known))
         raise CheckpointUnsupported(path=path, why=f"{name} is {repr(kind)[:MAX_KIND_CHARS]} and not of {names}")
 
@@ -293,14 +299,14 @@ def _modes(top: dict[str, Any], path: Path) -> tuple[Mode, ...]:
 def _part_chars(top: dict[str, Any], path: Path) -> int | None:
     if top.get("voicewright_part_chars") is None:
         return None
-    count = int(typed(top["voicewright_part_chars"], int, path, "voicewright_part_chars"))
-    require(count >= 1, path, f"voicewright_part_chars is {count}; it must be at least 1")
+    count = int(convert_value(top["voicewright_part_chars"], int, path, "voicewright_part_chars"))
+    require_condition(count >= 1, path, f"voicewright_part_chars is {count}; it must be at least 1")
     return count
 
 
 def _one_of(known: Sequence[str], top: dict[str, Any], path: Path, name: str) -> str | None:
     word = top.get(name)
-    require(word is None or word in known, path, f"{name} is not of {', '.join(known)}")
+    require_condition(word is None or word in known, path, f"{name} is not of {', '.join(known)}")
     return None if word is None else str(word)
 
 
@@ -311,8 +317,8 @@ def _enum_values(kind: type[Word], items: Any, path: Path, section: str) -> tupl
     return tuple(kind(word) for word in items)
 
 
-def _integer(raw: dict[str, Any], name: str, default: int, path: Path, notes: Notes) -> int:
+def _integer(raw: dict[str, Any], name: str, default: int, path: Path, notes: FieldNotes) -> int:
     if raw.get(name) is None:
         notes.defaulted.append(name)
         return default
-    return int(typed(raw[name], int, path, name))
+    return int(convert_value(raw[name], int, path, name))

@@ -20,13 +20,13 @@ MAX_NAMED = 8  # Maximum number of field names in each list of a log line.
 _CHECKPOINT = re.compile(r"(checkpoint[^/]*|snapshots/[^/]+)/")
 
 
-def names(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     """Split a text at white space, and return the set of its words."""
     return frozenset(text.split())
 
 
 # Names of fields that may be in every configuration and that are not used.
-UNUSED_FIELDS = names(
+UNUSED_FIELDS = word_set(
     """
     _name_or_path add_cross_attention architectures bad_words_ids begin_suppress_tokens bos_token_id
     chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id diversity_penalty do_sample dtype
@@ -40,7 +40,7 @@ UNUSED_FIELDS = names(
     """
 )
 # Names of unused fields in some configurations: training settings, derived values, and values that other modules read.
-UNUSED_FIELDS |= names(
+UNUSED_FIELDS |= word_set(
     """
     assistant_token_id attention_dropout code_predictor_config im_end_token_id initializer_range layer_types
     max_new_tokens max_position_embeddings max_window_layers partial_rotary_factor position_id_per_seconds
@@ -52,7 +52,7 @@ UNUSED_FIELDS |= names(
 
 
 @dataclass(slots=True)
-class Notes:
+class FieldNotes:
     """Names of fields in a JSON file that are missing or unknown.
 
     Missing fields get their defaults, and unknown fields are ignored.
@@ -119,10 +119,12 @@ def refuse_lfs_pointer(path: Path) -> None:
     """
     with path.open("rb") as file:
         is_pointer = file.read(len(LFS_POINTER)) == LFS_POINTER
-    require(not is_pointer, path, "it is a pointer of Git LFS, not the file; run `git lfs pull`, or give the Hub id")
+    require_condition(
+        not is_pointer, path, "it is a pointer of Git LFS, not the file; run `git lfs pull`, or give the Hub id"
+    )
 
 
-def parse(kind: type[Section], raw: dict[str, Any], path: Path, section: str, notes: Notes) -> Section:
+def parse_section(kind: type[Section], raw: dict[str, Any], path: Path, section: str, notes: FieldNotes) -> Section:
     """Convert a JSON object to an instance of the dataclass `kind`.
 
     Missing and null fields get their defaults.
@@ -139,14 +141,14 @@ def parse(kind: type[Section], raw: dict[str, Any], path: Path, section: str, no
             if spec.name not in raw and spec.name != "head_dim":
                 notes.defaulted.append(_named(section, spec.name))
             continue
-        values[spec.name] = typed(
-            required(raw, spec.name, path, section), hints[spec.name], path, _named(section, spec.name)
+        values[spec.name] = convert_value(
+            required_value(raw, spec.name, path, section), hints[spec.name], path, _named(section, spec.name)
         )
     notes.unknown_in(raw, frozenset(spec.name for spec in known), section)
     return kind(**values)
 
 
-def section_of(raw: dict[str, Any], name: str, path: Path, notes: Notes) -> dict[str, Any]:
+def section_of(raw: dict[str, Any], name: str, path: Path, notes: FieldNotes) -> dict[str, Any]:
     """Return the section `name` of a JSON object, or an empty dict if the section is missing.
 
     Raises:
@@ -156,7 +158,7 @@ def section_of(raw: dict[str, Any], name: str, path: Path, notes: Notes) -> dict
     if value is None:
         notes.defaulted.append(name)
         return {}
-    require(isinstance(value, dict), path, f"{name} is not an object")
+    require_condition(isinstance(value, dict), path, f"{name} is not an object")
     return dict(value)
 
 
@@ -170,17 +172,17 @@ def rope_of(raw: dict[str, Any], path: Path, section: str) -> dict[str, Any]:
     """
     newer, scaling = (raw.get(name) or {} for name in ("rope_parameters", "rope_scaling"))
     for name, value in (("rope_parameters", newer), ("rope_scaling", scaling)):
-        require(isinstance(value, dict), path, f"{section}.{name} is not an object")
-    require(
+        require_condition(isinstance(value, dict), path, f"{section}.{name} is not an object")
+    require_condition(
         not any(isinstance(value, dict) for value in newer.values()),
         path,
         f"{section}.rope_parameters by kind of layer are not supported",
     )
     for value in (newer, scaling):
         kind = value.get("type") or value.get("rope_type") or "default"
-        require(kind == "default", path, f"{section}.rope_scaling of type {kind} is not supported")
+        require_condition(kind == "default", path, f"{section}.rope_scaling of type {kind} is not supported")
     part = raw.get("partial_rotary_factor") or newer.get("partial_rotary_factor") or 1
-    require(part == 1, path, f"{section}.partial_rotary_factor must be 1")
+    require_condition(part == 1, path, f"{section}.partial_rotary_factor must be 1")
     if raw.get("rope_theta") is None and newer.get("rope_theta") is not None:
         return {**raw, "rope_theta": newer["rope_theta"]}
     return raw
@@ -197,14 +199,14 @@ def require_sections(raw: dict[str, Any], head_dim: int, path: Path, section: st
         if sections is None:
             continue
         is_valid = isinstance(sections, list) and all(type(size) is int and size >= 0 for size in sections)
-        require(
+        require_condition(
             is_valid and 2 * sum(sections) == head_dim,
             path,
             f"{section}.{name}.mrope_section must add up to half of head_dim, which is {head_dim // 2}",
         )
 
 
-def required(raw: dict[str, Any], name: str, path: Path, section: str) -> Any:
+def required_value(raw: dict[str, Any], name: str, path: Path, section: str) -> Any:
     """Return the value of a required field.
 
     Raises:
@@ -215,7 +217,7 @@ def required(raw: dict[str, Any], name: str, path: Path, section: str) -> Any:
     return raw[name]
 
 
-def typed(value: Any, hint: Any, path: Path, section: str) -> Any:
+def convert_value(value: Any, hint: Any, path: Path, section: str) -> Any:
     """Convert a JSON value to the type of a dataclass field.
 
     Raises:
@@ -223,24 +225,24 @@ def typed(value: Any, hint: Any, path: Path, section: str) -> Any:
     """
     origin = get_origin(hint)
     if origin is tuple:
-        require(isinstance(value, list), path, f"{section} is not a list")
-        return tuple(typed(item, get_args(hint)[0], path, section) for item in value)
+        require_condition(isinstance(value, list), path, f"{section} is not a list")
+        return tuple(convert_value(item, get_args(hint)[0], path, section) for item in value)
     if origin is dict:
-        require(isinstance(value, dict), path, f"{section} is not an object")
-        return {key: typed(item, get_args(hint)[1], path, f"{section}.{key}") for key, item in value.items()}
+        require_condition(isinstance(value, dict), path, f"{section} is not an object")
+        return {key: convert_value(item, get_args(hint)[1], path, f"{section}.{key}") for key, item in value.items()}
     if origin in (Union, types.UnionType):
-        require(isinstance(value, get_args(hint)), path, f"{section} has another type")
+        require_condition(isinstance(value, get_args(hint)), path, f"{section} has another type")
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     # JSON does not distinguish integers from floats.
     if hint is int and isinstance(value, float) and value.is_integer():
         return int(value)
-    require(type(value) is hint, path, f"{section} is not a {hint.__name__}")
+    require_condition(type(value) is hint, path, f"{section} is not a {hint.__name__}")
     return value
 
 
-def require(condition: bool, path: Path, reason: str) -> None:
+def require_condition(condition: bool, path: Path, reason: str) -> None:
     """Raise CheckpointInvalid with this reason if the condition is False."""
     if not condition:
         raise CheckpointInvalid(path=path, why=reason)

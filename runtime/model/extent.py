@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def reflect(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
+def pad_reflect(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
     """Pad both ends of a sequence by reflection.
 
     The sequence is the first `length` steps of `x`, or all steps if `length` is None.
@@ -26,7 +26,7 @@ def reflect(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
     return x.index_select(-1, places.clamp(min=0))
 
 
-def replicate(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
+def pad_replicate(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
     """Pad both ends of a sequence by repetition of the first and the last value.
 
     The sequence is the first `length` steps of `x`, or all steps if `length` is None.
@@ -38,25 +38,25 @@ def replicate(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor
     return x.index_select(-1, _places(x, left, right).clamp(min=0).minimum(length - 1))
 
 
-def zeroed(x: Tensor, length: Tensor | None) -> Tensor:
+def zero_padding(x: Tensor, length: Tensor | None) -> Tensor:
     """Return x with zeros after the first `length` steps, or x if `length` is None.
 
     Shapes: x, result [..., T].
     """
-    return x if length is None else x.masked_fill(after_end(x, length), 0)
+    return x if length is None else x.masked_fill(padding_mask(x, length), 0)
 
 
-def mean(x: Tensor, length: Tensor | None) -> Tensor:
+def masked_mean(x: Tensor, length: Tensor | None) -> Tensor:
     """Return the mean of the first `length` steps of x, or of all steps if it is None.
 
     Shapes: x [..., T] -> [..., 1].
     """
     if length is None:
         return x.mean(dim=-1, keepdim=True)
-    return zeroed(x, length).sum(dim=-1, keepdim=True) / length
+    return zero_padding(x, length).sum(dim=-1, keepdim=True) / length
 
 
-def after_end(x: Tensor, length: Tensor) -> Tensor:
+def padding_mask(x: Tensor, length: Tensor) -> Tensor:
     """Return a mask that is True for the steps of x after the first `length` steps.
 
     Shapes: x [..., T] -> [T] bool.

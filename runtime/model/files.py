@@ -186,7 +186,7 @@ def weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in weight_names(folder, names, lambda name: read_json(folder / name))]
 
 
-def names_in(folder: Path) -> list[str]:
+def list_files(folder: Path) -> list[str]:
     """Return the relative paths of the files in a checkpoint folder.
 
     The list includes the files of the speech tokenizer's subfolder. Any other subfolder is listed as its name with a

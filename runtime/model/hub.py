@@ -18,7 +18,7 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing, DiskFull
 from runtime.model.config_reader import read_json
 from runtime.model.files import FileChoice, choose_files
 from runtime.model.headers import Headers, TensorHeader
-from runtime.model.hub_access import GB, cache, hub_errors, room
+from runtime.model.hub_access import GB, cache_folder, free_cache_bytes, hub_errors
 
 QUERY_TIMEOUT_S = 10.0  # Timeout in seconds of a request for a list of files.
 WEIGHTS = ("*.safetensors", "model.bin")
@@ -43,7 +43,7 @@ class HubFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class HubListing:
     """Files of a Hub repository at one commit that are needed to load the model."""
 
     name: str
@@ -69,7 +69,7 @@ class Listing:
 
         A file with the same hash from another repository counts too.
         """
-        if (self.folder / "snapshots" / self.commit / file.path).exists() or elsewhere(file):
+        if (self.folder / "snapshots" / self.commit / file.path).exists() or find_cached_copy(file):
             return file.size
         with suppress(OSError):
             return min(self.part(file).stat().st_size, file.size)
@@ -85,7 +85,7 @@ class Listing:
 
     @property
     def folder(self) -> Path:
-        return cache() / repo_folder_name(repo_id=self.name, repo_type="model")
+        return cache_folder() / repo_folder_name(repo_id=self.name, repo_type="model")
 
     def blob(self, file: HubFile) -> Path:
         return self.folder / "blobs" / file.hash
@@ -94,7 +94,7 @@ class Listing:
         return self.folder / "blobs" / f"{file.hash}.incomplete"
 
 
-def elsewhere(file: HubFile) -> Path | None:
+def find_cached_copy(file: HubFile) -> Path | None:
     """Find a cached file with the same hash that was downloaded from any repository.
 
     Published checkpoints have some files in common.
@@ -104,23 +104,23 @@ def elsewhere(file: HubFile) -> Path | None:
     """
     if len(file.hash) != SHA256_LENGTH:
         return None
-    return next((path for path in cache().glob(f"models--*/blobs/{file.hash}") if path.exists()), None)
+    return next((path for path in cache_folder().glob(f"models--*/blobs/{file.hash}") if path.exists()), None)
 
 
-def listing(reference: str) -> Listing:
+def request_listing(reference: str) -> HubListing:
     """Request the file list of a checkpoint from the Hub.
 
     Raises:
         CheckpointMissing, CheckpointUnsupported, CheckpointInvalid: The checkpoint cannot be loaded.
         HubRefused, HubUnreachable: The request failed.
     """
-    listed = contents(reference)
+    listed = request_file_list(reference)
     if listed.choice.problems:
         raise listed.choice.problems[0]
     return listed
 
 
-def contents(reference: str) -> Listing:
+def request_file_list(reference: str) -> HubListing:
     """Request the file list of a checkpoint, even if the checkpoint cannot be loaded.
 
     Raises:
@@ -138,7 +138,7 @@ def contents(reference: str) -> Listing:
     return replace(full_id, files=tuple(listed[path] for path in choice.read), choice=choice)
 
 
-def recogniser_listing(reference: str) -> Listing:
+def request_whisper_listing(reference: str) -> HubListing:
     """Request the file list of a Whisper speech recognition model in CTranslate2 format.
 
     Raises:
@@ -152,7 +152,7 @@ def recogniser_listing(reference: str) -> Listing:
     return replace(full_id, files=tuple(files))
 
 
-def _whole(reference: str) -> Listing:
+def _whole(reference: str) -> HubListing:
     """Request the list of all files of a repository."""
     name, _, revision = reference.partition("@")  # A revision may contain slashes, such as refs/pr/1.
     with hub_errors(reference):
@@ -161,10 +161,10 @@ def _whole(reference: str) -> Listing:
         HubFile(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else (file.blob_id or ""))
         for file in info.siblings or []
     )
-    return Listing(name, revision or None, info.sha or revision or "main", files)
+    return HubListing(name, revision or None, info.sha or revision or "main", files)
 
 
-def require_room(listings: Sequence[Listing]) -> None:
+def require_disk_space(listings: Sequence[HubListing]) -> None:
     """Check that the disk has space for the missing files of several checkpoints.
 
     A file that several checkpoints share is counted once.
@@ -173,11 +173,11 @@ def require_room(listings: Sequence[Listing]) -> None:
         DiskFull: There is not enough space.
     """
     missing = {file.hash: file.size - listed.held(file) for listed in listings for file in listed.files}
-    if (need := sum(missing.values())) > (free := room()):
-        raise DiskFull(need=round(need / GB, 1), free=round(free / GB, 1), path=cache())
+    if (need := sum(missing.values())) > (free := free_cache_bytes()):
+        raise DiskFull(need=round(need / GB, 1), free=round(free / GB, 1), path=cache_folder())
 
 
-def headers(listed: Listing, paths: Sequence[str]) -> Headers:
+def download_headers(listed: HubListing, paths: Sequence[str]) -> Headers:
     """Download the safetensors headers of weight files from the Hub.
 
     Only the start of each file is downloaded.

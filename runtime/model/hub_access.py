@@ -32,17 +32,17 @@ GB = 10**9
 disable_progress_bars()  # The progress bars are disabled, because the command `fetch` prints its own progress.
 
 
-def cache() -> Path:
+def cache_folder() -> Path:
     """Return the path of huggingface_hub's cache folder."""
     return Path(constants.HF_HUB_CACHE).expanduser()
 
 
-def room() -> int:
+def free_cache_bytes() -> int:
     """Return the number of bytes that downloads may still use on the disk of the Hub's cache.
 
     Some disk space stays reserved for other purposes.
     """
-    folder = cache()
+    folder = cache_folder()
     while not folder.exists():
         folder = folder.parent
     return max(0, shutil.disk_usage(folder).free - RESERVED_DISK_BYTES)
@@ -73,7 +73,7 @@ def hub_errors(reference: str) -> Iterator[None]:
         raise _unreachable(_why(error)) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(need="more", free=round(room() / GB, 1), path=cache()) from None
+            raise DiskFull(need="more", free=round(free_cache_bytes() / GB, 1), path=cache_folder()) from None
         if isinstance(error.__cause__, HfHubHTTPError | httpx2.HTTPError):
             raise _unreachable(_why(error.__cause__)) from None
         # An OSError without a number comes from huggingface_hub, for example after a truncated response.

@@ -26,9 +26,9 @@ from runtime.errors import DownloadDamaged, HubRefused, HubUnreachable
 from runtime.model.config import ModelConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.model.config_reader import read_json
-from runtime.model.files import SPEECH_TOKENIZER, choose_files, names_in
-from runtime.model.hub import SHA256_LENGTH, HubFile, Listing, elsewhere, listing
-from runtime.model.hub_access import cache, hub_errors
+from runtime.model.files import SPEECH_TOKENIZER, choose_files, list_files
+from runtime.model.hub import SHA256_LENGTH, HubFile, HubListing, find_cached_copy, request_listing
+from runtime.model.hub_access import cache_folder, hub_errors
 
 # Timeout in seconds for the lock of a file. Another process may hold the lock because it downloads the file.
 LOCK_TIMEOUT_S = 2.0
@@ -42,7 +42,7 @@ constants.DOWNLOAD_CHUNK_SIZE = PIECE
 OnProgress = Callable[[str, int, int], None]
 
 
-def folder_of(reference: str) -> Path:
+def download_checkpoint(reference: str) -> Path:
     """Download the missing files of a checkpoint, and return its folder in the Hub's cache.
 
     If the Hub cannot be reached, a complete cached checkpoint is used.
@@ -52,7 +52,7 @@ def folder_of(reference: str) -> Path:
         HubRefused, HubUnreachable, DiskFull: The download failed.
     """
     try:
-        listed = listing(reference)
+        listed = request_listing(reference)
     except HubUnreachable:
         if (folder := _folder_here(reference)) is None:
             raise
@@ -71,11 +71,11 @@ def _folder_here(reference: str) -> Path | None:
         folder = Path(error.snapshot_path)
     except (OSError, HFValidationError):
         return None
-    choice = choose_files(folder, names_in(folder), lambda path: read_json(folder / path))
+    choice = choose_files(folder, list_files(folder), lambda path: read_json(folder / path))
     return None if choice.problems else folder
 
 
-def fetch_small(listed: Listing) -> ModelConfig:
+def fetch_config_files(listed: HubListing) -> ModelConfig:
     """Download all files except the weights, and return the checkpoint's configuration.
 
     The configurations are checked before the large download of the weights.
@@ -89,7 +89,7 @@ def fetch_small(listed: Listing) -> ModelConfig:
     return read_model_config(folder)
 
 
-def fetch_without_weights(listed: Listing) -> Path:
+def fetch_without_weights(listed: HubListing) -> Path:
     """Download all files except the weights, and return the checkpoint's cache folder.
 
     Raises:
@@ -99,7 +99,7 @@ def fetch_without_weights(listed: Listing) -> Path:
         return Path(snapshot_download(listed.name, revision=listed.commit, allow_patterns=listed.names(weights=False)))
 
 
-def fetch_weights(listed: Listing, on_progress: OnProgress) -> Path:
+def fetch_weights(listed: HubListing, on_progress: OnProgress) -> Path:
     """Download the weights, and return the checkpoint's cache folder.
 
     Another process can resume an interrupted download.
@@ -116,16 +116,16 @@ def fetch_weights(listed: Listing, on_progress: OnProgress) -> Path:
         return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
 
 
-def _fetch_file(listed: Listing, file: HubFile, on_progress: OnProgress) -> None:
+def _fetch_file(listed: HubListing, file: HubFile, on_progress: OnProgress) -> None:
     blob, part = listed.blob(file), listed.part(file)
-    lock = cache() / ".locks" / listed.folder.name / f"{file.hash}.lock"
+    lock = cache_folder() / ".locks" / listed.folder.name / f"{file.hash}.lock"
     with hub_errors(listed.name):
         blob.parent.mkdir(parents=True, exist_ok=True)
         lock.parent.mkdir(parents=True, exist_ok=True)
         with _alone(lock, listed.name):
             if blob.exists():
                 return
-            if same := elsewhere(file):
+            if same := find_cached_copy(file):
                 _link(same, blob)
                 return
             if part.exists() and part.stat().st_size > file.size:

@@ -19,20 +19,20 @@ from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
 from runtime.model.adapters import PlacedRows
 from runtime.model.checkpoint import (
     TALKER,
-    check_fit,
+    check_compatibility,
+    find_local_source,
     local_folder,
-    source_at,
-    speaking_networks,
+    model_networks,
     speech_tokenizer_networks,
 )
-from runtime.model.composition import compose
+from runtime.model.composition import compose_config
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_speech_tokenizer_config
 from runtime.model.config_reader import read_json
-from runtime.model.files import SPEECH_TOKENIZER, CheckpointSource, FileChoice, choose_files, names_in
+from runtime.model.files import SPEECH_TOKENIZER, CheckpointSource, FileChoice, choose_files, list_files
 from runtime.model.headers import Headers, check_headers
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.model.weights import read_headers, wanted_tensors
+from runtime.model.weights import read_headers, required_tensors
 
 SAFETENSORS = ".safetensors"
 
@@ -50,7 +50,7 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True)
-class WeightsSeen:
+class WeightsSummary:
     """Summary of the tensor headers in one weight file or in all shards of the weights."""
 
     files: tuple[str, ...]
@@ -74,8 +74,8 @@ class Inspection:
     text_tokenizer: TextTokenizer | None = None
     # Networks on the meta device, by the prefix of their tensor names.
     networks: dict[str, nn.Module] = field(default_factory=dict)
-    weights: WeightsSeen | None = None
-    speech_weights: WeightsSeen | None = None
+    weights: WeightsSummary | None = None
+    speech_weights: WeightsSummary | None = None
     types: dict[str, str] = field(default_factory=dict)  # Dtype of each tensor in model.safetensors, by name.
     download: Download | None = None
     problems: list[SetUpError] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Inspection:
         return [self.folder / name for name in self.speech_weights.files] if self.speech_weights else []
 
     @contextmanager
-    def noting(self) -> Iterator[None]:
+    def record_error(self) -> Iterator[None]:
         """Add a SetUpError of the ``with`` block to `problems` instead of raising it.
 
         Errors about missing files are not added twice.
@@ -133,7 +133,7 @@ def inspect_folder(folder: Path) -> Inspection:
     Raises:
         CheckpointMissing, CheckpointUnsupported, SetUpError: The folder has an adapter without its base checkpoint.
     """
-    return inspect_source(source_at(folder))
+    return inspect_source(find_local_source(folder))
 
 
 def inspect_source(source: CheckpointSource) -> Inspection:
@@ -143,7 +143,7 @@ def inspect_source(source: CheckpointSource) -> Inspection:
         CheckpointInvalid: An index of shards is damaged.
     """
     folder, added = source.folder, source.adapter_files
-    names = [name for name in names_in(folder) if folder / name not in added]
+    names = [name for name in list_files(folder) if folder / name not in added]
     choice = choose_files(folder, names, lambda name: read_json(folder / name))
     sizes = {name: (folder / name).stat().st_size for name in choice.read}
     for path in added:
@@ -161,47 +161,47 @@ def inspect_source(source: CheckpointSource) -> Inspection:
 
 def _on_hub(reference: str) -> Inspection:
     from runtime.model import hub, hub_download  # These imports are slow.
-    from runtime.model.hub_access import room
+    from runtime.model.hub_access import free_cache_bytes
 
     try:
-        listed = hub.contents(reference)
+        listed = hub.request_file_list(reference)
     except HubUnreachable:
-        return inspect_folder(hub_download.folder_of(reference))
+        return inspect_folder(hub_download.download_checkpoint(reference))
     folder = hub_download.fetch_without_weights(listed)
     sizes = {file.path: file.size for file in listed.files}
     inspection = Inspection(listed.choice, sizes, CheckpointSource(folder), problems=list(listed.choice.problems))
-    inspection.download = Download(listed.size, listed.here, room())
-    with inspection.noting():
-        hub.require_room([listed])
-    return _read(inspection, lambda names: hub.headers(listed, names))
+    inspection.download = Download(listed.size, listed.here, free_cache_bytes())
+    with inspection.record_error():
+        hub.require_disk_space([listed])
+    return _read(inspection, lambda names: hub.download_headers(listed, names))
 
 
 def _read(inspection: Inspection, headers_of: HeadersOf) -> Inspection:
     folder = inspection.folder
-    with inspection.noting():
-        composed = compose(inspection.source)
+    with inspection.record_error():
+        composed = compose_config(inspection.source)
         inspection.content, inspection.config, inspection.rows = composed.content, composed.config, composed.rows
-    with inspection.noting():
+    with inspection.record_error():
         inspection.speech = read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
     if inspection.config is not None:
-        with inspection.noting():
+        with inspection.record_error():
             inspection.text_tokenizer = TextTokenizer(folder, inspection.config)
-        with inspection.noting():
-            inspection.weights = _weights(inspection, "", speaking_networks(inspection.config), headers_of)
+        with inspection.record_error():
+            inspection.weights = _weights(inspection, "", model_networks(inspection.config), headers_of)
     if inspection.speech is not None:
-        with inspection.noting():
+        with inspection.record_error():
             inspection.speech_weights = _weights(
                 inspection, f"{SPEECH_TOKENIZER}/", speech_tokenizer_networks(inspection.speech), headers_of
             )
     if inspection.config is not None and inspection.speech is not None and inspection.text_tokenizer is not None:
-        with inspection.noting():
-            check_fit(folder, inspection.config, inspection.text_tokenizer, inspection.speech)
+        with inspection.record_error():
+            check_compatibility(folder, inspection.config, inspection.text_tokenizer, inspection.speech)
     return inspection
 
 
 def _weights(
     inspection: Inspection, prefix: str, networks: dict[str, nn.Module], headers_of: HeadersOf
-) -> WeightsSeen | None:
+) -> WeightsSummary | None:
     """Return a summary of the weights in one folder, or None if there are no weights."""
     inspection.networks |= networks
     inside = [name for name in inspection.files.read if name.startswith(prefix) and name.endswith(SAFETENSORS)]
@@ -213,6 +213,8 @@ def _weights(
         inspection.types = {key: header.dtype for key, header in headers.items()}
     location = inspection.folder / (files[0] if len(files) == 1 else prefix)
     rounded = {} if prefix or inspection.quantization is None else {TALKER: inspection.quantization}
-    shapes, quantized = wanted_tensors(networks, rounded)
+    shapes, quantized = required_tensors(networks, rounded)
     unread = check_headers(location, shapes, headers, quantized)
-    return WeightsSeen(files, len(headers), dict(Counter(header.dtype for header in headers.values())), tuple(unread))
+    return WeightsSummary(
+        files, len(headers), dict(Counter(header.dtype for header in headers.values())), tuple(unread)
+    )

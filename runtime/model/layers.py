@@ -19,7 +19,7 @@ from runtime.model.config import DecoderConfig
 from runtime.model.products import Linear
 
 
-class Attend(Protocol):
+class AttentionFunction(Protocol):
     """Function that computes the attention of a decoder layer.
 
     The function applies the head norms and RoPE, and writes the new keys and values to the KV cache. Queries attend to
@@ -156,7 +156,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class Attention(nn.Module):
     """Projections and head norms of an attention layer.
 
-    The attention itself is computed by a function of the type ``Attend``.
+    The attention itself is computed by a function of the type ``AttentionFunction``.
     """
 
     def __init__(self, config: DecoderConfig) -> None:
@@ -224,7 +224,7 @@ class DecoderLayer(nn.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = SwiGLU(config.hidden_size, config.intermediate_size)
 
-    def forward(self, x: Tensor, layer: int, attend: Attend, ops: Operations) -> Tensor:
+    def forward(self, x: Tensor, layer: int, attend: AttentionFunction, ops: Operations) -> Tensor:
         # Shapes: x [B, T, H].
         qkv = ops.norm_linear(x, self.input_layernorm, self.self_attn.qkv_proj)
         x = ops.add_linear(x, attend(layer, self.self_attn, qkv), self.self_attn.o_proj)
@@ -250,7 +250,7 @@ class DecoderStack(nn.Module):
         cos, sin = rotary(positions, self.head_dim, self.rope_theta, dtype)
         return cos.unsqueeze(1), sin.unsqueeze(1)
 
-    def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
+    def decode(self, x: Tensor, attend: AttentionFunction, ops: Operations) -> Tensor:
         """Run the inputs of new positions through all layers, without the final norm.
 
         Shapes: x, result [B, T, H].

@@ -17,7 +17,7 @@ from runtime.device.native import KINDS, TILE
 from runtime.device.quantized import NativeTiles
 from runtime.model.code2wav import SNAKE_EPS, Code2Wav, StreamState
 from runtime.model.code2wav_interface import ROW_COLUMNS, UNLIMITED_FRAMES
-from runtime.model.native_layers import NotSupported, Words
+from runtime.model.native_layers import StructBuilder, UnsupportedLayer
 from runtime.model.products import Conv, Linear, TransposedConv
 
 
@@ -37,7 +37,7 @@ class NativeCode2Wav:
     def __init__(self, code2wav: Code2Wav, slots: int) -> None:
         self.samples, self.tail_frames = code2wav.config.samples_per_frame, code2wav.tail_frames
         self.eps = code2wav.config.rms_norm_eps
-        self._words = Words()
+        self._words = StructBuilder()
         self._places = [0]
         for module in code2wav.looking_back:
             self._places.append(self._places[-1] + module.left * module.inputs)
@@ -99,7 +99,7 @@ class NativeCode2Wav:
         vectors = (
             rates,
             transformer.norm.weight,
-            tiles_of(last.conv)
+            pack_tiles(last.conv)
             .tiles[0, :, 0]
             .float()
             .reshape(last.conv.kernel_size[0], -1)[:, : last.conv.in_channels]
@@ -123,8 +123,8 @@ class NativeCode2Wav:
     def _layer(self, layer: Any) -> list[int]:
         attention, mlp = layer.self_attn, layer.mlp
         vectors = (
-            *(layer.input_layernorm.weight, padded(layer.self_attn_layer_scale.scale)),
-            *(layer.post_attention_layernorm.weight, padded(layer.mlp_layer_scale.scale)),
+            *(layer.input_layernorm.weight, pad_channels(layer.self_attn_layer_scale.scale)),
+            *(layer.post_attention_layernorm.weight, pad_channels(layer.mlp_layer_scale.scale)),
         )
         linears = attention.qkv_proj, attention.o_proj, mlp.gate_up_proj, mlp.down_proj
         return [*(self._words.address(vector) for vector in vectors), *(w for one in linears for w in self._taps(one))]
@@ -132,7 +132,7 @@ class NativeCode2Wav:
     def _stage(self, upsample: Any, block: Any) -> list[int]:
         conv, norm = block.dwconv.conv, block.norm
         self._norm_eps = norm.eps
-        vectors = conv.weight[:, 0].t().contiguous(), conv.bias, norm.weight, norm.bias, padded(block.gamma)
+        vectors = conv.weight[:, 0].t().contiguous(), conv.bias, norm.weight, norm.bias, pad_channels(block.gamma)
         return [
             *(word for linear in (upsample.conv, block.pwconv1, block.pwconv2) for word in self._taps(linear)),
             *(self._words.address(vector) for vector in vectors),
@@ -158,38 +158,38 @@ class NativeCode2Wav:
 
     def _snake(self, snake: Any, repeats: int = 1) -> list[int]:
         parameters = snake.alpha.exp(), 1.0 / (snake.beta.exp() + SNAKE_EPS)
-        return [self._words.address(padded(parameter, repeats)) for parameter in parameters]
+        return [self._words.address(pad_channels(parameter, repeats)) for parameter in parameters]
 
     def _causal(self, module: Any) -> list[int]:
         return self._taps(module.conv, self._places[module.slot])
 
     def _taps(self, module: Any, place: int = 0) -> list[int]:
         """Return the words of a `Taps` structure."""
-        product, taps, dilation, repeats = tiles_of(module), 1, 1, 1
+        product, taps, dilation, repeats = pack_tiles(module), 1, 1, 1
         if isinstance(module, Conv):
             taps, dilation = module.kernel_size[0], module.dilation[0]
         elif isinstance(module, TransposedConv):
             repeats = module.stride[0]
             taps = module.kernel_size[0] // repeats
         tiles = product.tiles
-        bias = 0 if module.bias is None else self._words.address(padded(module.bias, repeats))
+        bias = 0 if module.bias is None else self._words.address(pad_channels(module.bias, repeats))
         channels = module.in_features if isinstance(module, Linear) else module.in_channels
         sizes = KINDS[tiles.dtype], product.outputs, channels, taps, dilation
         return [*sizes, self._words.address(tiles, tiles.dtype), bias, place]
 
 
-def tiles_of(module: Any) -> NativeTiles:
+def pack_tiles(module: Any) -> NativeTiles:
     """Return the weights of a linear layer or a convolution in the operator's tiled layout.
 
     Raises:
         NotSupported: The weights have another layout.
     """
     if not isinstance(module.product, NativeTiles):
-        raise NotSupported(type(module.product))
+        raise UnsupportedLayer(type(module.product))
     return module.product
 
 
-def padded(vector: Tensor, repeats: int = 1) -> Tensor:
+def pad_channels(vector: Tensor, repeats: int = 1) -> Tensor:
     """Repeat a vector of channels, and pad it with zeros to a multiple of the tile size."""
     repeated = vector.detach().repeat(repeats)
     return F.pad(repeated, (0, -len(repeated) % TILE))
@@ -199,5 +199,5 @@ def native_code2wav(code2wav: Code2Wav, slots: int) -> NativeCode2Wav | None:
     """Return the C++ version of a Code2Wav network, or None if it cannot be used."""
     try:
         return NativeCode2Wav(code2wav, slots)
-    except NotSupported:
+    except UnsupportedLayer:
         return None

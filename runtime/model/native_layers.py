@@ -21,7 +21,7 @@ from runtime.device.native import KINDS
 from runtime.device.quantized import NativeFloat16, NativeInt4, NativeInt8
 from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.layers import DecoderLayer, DecoderStack
-from runtime.model.products import Linear, Table
+from runtime.model.products import Linear, MappedEmbedding
 
 INT8, INT4 = 3, 4  # Values of the enum `Kind` in products.h.
 
@@ -51,7 +51,7 @@ class NativeLayers:
     """
 
     def __init__(self, stack: DecoderStack) -> None:
-        self._words = Words()
+        self._words = StructBuilder()
         layers = [layer for layer in stack.layers if isinstance(layer, DecoderLayer)]
         self.layers = self._words.table([self._layer(layer) for layer in layers])
         self.eps = stack.norm.eps  # Epsilon of every norm in the stack.
@@ -108,11 +108,11 @@ class NativePredictor(NativeLayers):
         return output
 
 
-class NotSupported(Exception):
+class UnsupportedLayer(Exception):
     """Error for a matrix product or a dtype that the C++ operators do not support."""
 
 
-class Words:
+class StructBuilder:
     """Builder of C++ structures as lists of 64-bit integers: sizes and memory addresses.
 
     The builder keeps references to the tensors, so the addresses stay valid.
@@ -123,7 +123,7 @@ class Words:
 
     def address(self, tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
         if not tensor.is_cpu or tensor.dtype is not dtype or not tensor.is_contiguous():
-            raise NotSupported(tensor.dtype)
+            raise UnsupportedLayer(tensor.dtype)
         self._tensors.append(tensor.detach())
         return tensor.data_ptr()
 
@@ -140,15 +140,15 @@ class Words:
         elif isinstance(product, NativeInt4):
             kind, values = INT4, self.address(product.blocks, torch.uint8)
         else:
-            raise NotSupported(type(product))
+            raise UnsupportedLayer(type(product))
         bias = 0 if linear.bias is None else self.address(linear.bias)
         return [kind, linear.out_features, linear.in_features, values, scales, bias]
 
     def embeddings(self, table: nn.Module) -> list[int]:
         """Return the dtype number and the memory address of an embedding table."""
-        assert isinstance(table, Table)
+        assert isinstance(table, MappedEmbedding)
         if table.weight.dtype not in KINDS:
-            raise NotSupported(table.weight.dtype)
+            raise UnsupportedLayer(table.weight.dtype)
         return [KINDS[table.weight.dtype], self.address(table.weight, table.weight.dtype)]
 
     @staticmethod
@@ -160,7 +160,7 @@ def native_layers(stack: DecoderStack) -> NativeLayers | None:
     """Return the C++ layers of a decoder stack, or None if the library cannot be used."""
     try:
         return NativeLayers(stack) if native.is_loaded() else None
-    except NotSupported:
+    except UnsupportedLayer:
         return None
 
 
@@ -168,5 +168,5 @@ def native_predictor(predictor: CodePredictor) -> NativePredictor | None:
     """Return the C++ version of a code predictor, or None if the library cannot be used."""
     try:
         return NativePredictor(predictor) if native.is_loaded() else None
-    except NotSupported:
+    except UnsupportedLayer:
         return None

@@ -15,7 +15,7 @@ from runtime.device.kernels.snake import Snake
 from runtime.device.kernels.streams import PastInputs
 from runtime.device.kernels.window import attend_window, ring_frames_for
 from runtime.model.code2wav import Code2Wav, StreamState
-from runtime.model.packing import Block, pack
+from runtime.model.packing import PackedBlock, pack
 
 MIN_CALL_FRAMES = 16  # Smallest value that `max_call_frames` may have.
 ALIGNMENT_ELEMENTS = 64  # Number of elements to which the state memory of each convolution is aligned.
@@ -125,7 +125,7 @@ class PackedCode2Wav:
             output = self._block(block, output.after_snake, after, rows)
         return pcm(output.after_snake, network.last, network.last_bias, rows, network.last_past)
 
-    def _block(self, block: Block, x: Tensor, after: Snake, rows: Tensor) -> ConvolutionOutput:
+    def _block(self, block: PackedBlock, x: Tensor, after: Snake, rows: Tensor) -> ConvolutionOutput:
         """Run the upsampling and the residual units of one block.
 
         Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels].

@@ -22,7 +22,7 @@ from runtime.model.code2wav import MIN_CLUSTER_USAGE, Code2Wav
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class PackedLayer:
     """Packed weights of a transformer layer."""
 
     qkv: PackedConvolution
@@ -32,7 +32,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PackedStage:
     """Packed weights of an upsampling layer and of the ConvNeXt block after it.
 
     `upsample` is None for the first layer, which is folded into the transformer's output.
@@ -48,7 +48,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class WideUnit:
+class PackedWideUnit:
     """Packed weights of a residual unit with too many channels for a single kernel."""
 
     first: PackedConvolution
@@ -57,7 +57,7 @@ class WideUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PackedBlock:
     """Packed weights of a transposed convolution and of the residual units after it."""
 
     upsample: PackedConvolution
@@ -65,7 +65,7 @@ class Block:
     channels: int
     head: Snake  # SnakeBeta before the first unit. It is applied once to all upsampled time steps.
     heads: list[Snake]  # SnakeBeta before each later unit.
-    units: list[PackedUnit | WideUnit]
+    units: list[PackedUnit | PackedWideUnit]
     pasts: list[PastInputs]
 
 
@@ -76,14 +76,14 @@ class PackedNetwork:
     tables: Tensor  # Shape: [Q, codes, codebook_dim].
     entry: PackedConvolution
     entry_past: PastInputs
-    layers: list[Layer]
+    layers: list[PackedLayer]
     frequencies: Tensor  # Frequencies of RoPE. Shape: [d / 2], dtype float32.
     exit: PackedConvolution
-    stages: list[Stage]
+    stages: list[PackedStage]
     first: PackedConvolution
     first_past: PastInputs
     snakes: list[Snake]  # SnakeBeta layers before each block and before the last convolution.
-    blocks: list[Block]
+    blocks: list[PackedBlock]
     last: Tensor  # Shape: [taps, C], dtype float32.
     last_bias: Tensor
     last_past: PastInputs
@@ -152,7 +152,7 @@ class _Packer:
         weight, bias = _taps(conv)
         return self.product(weight, bias, conv.in_channels, conv.kernel_size[0], conv.dilation[0])
 
-    def layer(self, layer: Any) -> Layer:
+    def layer(self, layer: Any) -> PackedLayer:
         attention, mlp = layer.self_attn, layer.mlp
         qkv = attention.qkv_proj.weight.double() * layer.input_layernorm.weight.double()
         scale = layer.self_attn_layer_scale.scale.double()
@@ -161,18 +161,18 @@ class _Packer:
         gate, up = (mlp.gate_up_proj.weight.double() * layer.post_attention_layernorm.weight.double()).chunk(2)
         pairs = torch.stack((gate, up), dim=1).flatten(0, 1)
         down = mlp.down_proj.weight.double() * layer.mlp_layer_scale.scale.double()[:, None]
-        return Layer(
+        return PackedLayer(
             self.product(qkv.t(), attention.qkv_proj.bias, qkv.shape[1]),
             self.product(out.t(), out_bias, out.shape[1]),
             self.product(pairs.t(), None, pairs.shape[1]),
             self.product(down.t(), None, down.shape[1]),
         )
 
-    def stage(self, upsample: Any, block: Any, upsamples: bool) -> Stage:
+    def stage(self, upsample: Any, block: Any, upsamples: bool) -> PackedStage:
         depthwise, norm, wide, narrow = block.dwconv.conv, block.norm, block.pwconv1, block.pwconv2
         wide_bias = wide.weight.double() @ norm.bias.double() + wide.bias.double()
         gamma = block.gamma.double()
-        return Stage(
+        return PackedStage(
             self.product(*_upsampling(upsample.conv), upsample.inputs) if upsamples else None,
             depthwise.weight[:, 0].t().float().contiguous(),
             depthwise.bias.float().contiguous(),
@@ -184,11 +184,11 @@ class _Packer:
             ),
         )
 
-    def block(self, block: Any) -> Block:
+    def block(self, block: Any) -> PackedBlock:
         _, upsample, *units = block.block
         conv = upsample.conv
         head, *heads = (_snake(unit.act1) for unit in units)
-        return Block(
+        return PackedBlock(
             self.product(*_upsampling(conv), upsample.inputs, conv.kernel_size[0] // conv.stride[0]),
             self.pasts[upsample.slot],
             conv.out_channels,
@@ -198,10 +198,10 @@ class _Packer:
             [self.pasts[unit.conv1.slot] for unit in units],
         )
 
-    def unit(self, unit: Any) -> PackedUnit | WideUnit:
+    def unit(self, unit: Any) -> PackedUnit | PackedWideUnit:
         wide, point, between = self.convolution(unit.conv1.conv), self.convolution(unit.conv2.conv), _snake(unit.act2)
         if not fits_shared_memory(wide.inputs, self.dtype):
-            return WideUnit(wide, between, point)
+            return PackedWideUnit(wide, between, point)
         tiles = split_channels(wide.inputs)
         beyond = sum(tiles) - wide.inputs
         assert wide.bias is not None, "published with a bias"

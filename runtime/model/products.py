@@ -53,7 +53,7 @@ def silu(x: Tensor) -> Tensor:
     return x / (1 + torch.exp(-x))
 
 
-def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) -> Tensor:
+def convolve_by_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) -> Tensor:
     """Compute a convolution without padding as a sum of one matrix product per tap.
 
     Output t is bias + sum over i of x[t + i * dilation] @ taps[i].T.
@@ -121,7 +121,7 @@ class Linear(nn.Linear):
 
         The product function must be batch-invariant.
         """
-        if (product := narrowed(self.weight, dtype)) is not None:
+        if (product := low_precision_product(self.weight, dtype)) is not None:
             self.set_product(product)
 
     def pack(self) -> None:
@@ -137,7 +137,7 @@ class Linear(nn.Linear):
         self.product, self.weight = product, _released(self.weight, dtype)
 
 
-class Table(nn.Embedding):
+class MappedEmbedding(nn.Embedding):
     """``nn.Embedding`` whose rows may be memory-mapped from the checkpoint's file.
 
     Memory-mapped rows have the published dtype. Each lookup casts its result.
@@ -160,7 +160,7 @@ class Table(nn.Embedding):
         return rows if self.dtype is None else rows.to(self.dtype)
 
 
-class Narrow:
+class LowPrecisionProduct:
     """Product function that computes in the weight's dtype, and casts to the input's dtype."""
 
     def __init__(self, product: Product, dtype: torch.dtype) -> None:
@@ -171,7 +171,7 @@ class Narrow:
         return self._product(rows.to(self.dtype)).to(rows.dtype)
 
 
-def narrowed(weight: Tensor, dtype: torch.dtype, taps: int = 1) -> Product | None:
+def low_precision_product(weight: Tensor, dtype: torch.dtype, taps: int = 1) -> Product | None:
     """Return a function that multiplies input rows by a weight matrix stored in `dtype`.
 
     Shapes: weight [N, taps * C].
@@ -184,10 +184,10 @@ def narrowed(weight: Tensor, dtype: torch.dtype, taps: int = 1) -> Product | Non
     if dtype is torch.float16:
         return WeightOnlyFloat16(weight.detach()) if supports_float16() else None
     product = pack_weight(weight.detach().to(dtype)) if dtype.itemsize < weight.dtype.itemsize else None
-    return None if product is None else Narrow(product, dtype)
+    return None if product is None else LowPrecisionProduct(product, dtype)
 
 
-def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Tensor:
+def convolve_as_one_product(x: Tensor, product: Product, taps: int, dilation: int) -> Tensor:
     """Compute a convolution without padding and bias as one matrix product.
 
     Args:
@@ -199,7 +199,7 @@ def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Te
         return product.convolve(x, taps, dilation)
     B, length, C = x.shape
     T = length - (taps - 1) * dilation
-    if isinstance(product, Narrow):
+    if isinstance(product, LowPrecisionProduct):
         x = x.to(product.dtype)
     x = x.contiguous()
     rows = x.as_strided((B, T, taps, C), (length * C, C, dilation * C, 1)).reshape(B * T, taps * C)
@@ -221,14 +221,14 @@ class Conv(nn.Conv1d):
         if not x.is_cpu:
             return super().forward(x.transpose(1, 2)).transpose(1, 2)
         if self.product is not None:
-            output = product_of_taps(x, self.product, self.kernel_size[0], self.dilation[0])
+            output = convolve_as_one_product(x, self.product, self.kernel_size[0], self.dilation[0])
             return output if self.bias is None else output.add_(self.bias)
         if self.groups > 1:
             return self._each_channel(x)
         if self.kernel_size[0] == 1:
             return linear(x, self.weight[:, :, 0], self.bias)
         assert self.bias is not None, "every published convolution has a bias"
-        return sum_of_taps(x, self.weight.permute(2, 0, 1).unbind(), self.bias, self.dilation[0])
+        return convolve_by_taps(x, self.weight.permute(2, 0, 1).unbind(), self.bias, self.dilation[0])
 
     def _each_channel(self, x: Tensor) -> Tensor:
         """Compute a depthwise convolution tap by tap."""
@@ -247,9 +247,11 @@ class Conv(nn.Conv1d):
         """
         if self.groups > 1:
             return
-        if not narrows(self, dtype):
+        if not stores_low_precision(self, dtype):
             dtype = torch.float32
-        if (product := narrowed(self.weight.permute(0, 2, 1).flatten(1), dtype, self.kernel_size[0])) is not None:
+        if (
+            product := low_precision_product(self.weight.permute(0, 2, 1).flatten(1), dtype, self.kernel_size[0])
+        ) is not None:
             self.product, self.weight = product, _released(self.weight)
         else:
             self.weight.data = self.weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)
@@ -273,11 +275,11 @@ class TransposedConv(nn.ConvTranspose1d):
             return super().forward(x.transpose(1, 2))[..., start : start + T].transpose(1, 2)
         assert self.bias is not None, "every published convolution has a bias"
         if self.product is not None:
-            return product_of_taps(x, self.product, parts, 1).view(len(x), T, -1).add_(self.bias)
+            return convolve_as_one_product(x, self.product, parts, 1).view(len(x), T, -1).add_(self.bias)
         # One product computes the outputs of `stride` time steps. The taps are ordered from the oldest input to the
         # newest.
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels).unbind()[::-1]
-        return sum_of_taps(x, taps, self.bias.repeat(stride), 1).reshape(len(x), T, -1)
+        return convolve_by_taps(x, taps, self.bias.repeat(stride), 1).reshape(len(x), T, -1)
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
         """Store the weight in the layout of the CPU products.
@@ -286,13 +288,13 @@ class TransposedConv(nn.ConvTranspose1d):
         """
         parts = self.kernel_size[0] // self.stride[0]
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels)
-        if (product := narrowed(taps.flip(0).transpose(0, 1).flatten(1), dtype, parts)) is not None:
+        if (product := low_precision_product(taps.flip(0).transpose(0, 1).flatten(1), dtype, parts)) is not None:
             self.product, self.weight = product, _released(self.weight)
         else:
             self.weight.data = self.weight.permute(2, 1, 0).contiguous().permute(2, 1, 0)
 
 
-def narrows(module: nn.Module, dtype: torch.dtype) -> bool:
+def stores_low_precision(module: nn.Module, dtype: torch.dtype) -> bool:
     """True if `lay_out` stores a module's weights in the narrower `dtype`.
 
     The CPU must support `dtype`. Float16 is not used for convolutions, because float16 products are only fast for a few
@@ -303,9 +305,9 @@ def narrows(module: nn.Module, dtype: torch.dtype) -> bool:
     return isinstance(module, Linear | TransposedConv)
 
 
-def narrowed_names(network: nn.Module, dtype: torch.dtype) -> list[str]:
+def low_precision_modules(network: nn.Module, dtype: torch.dtype) -> list[str]:
     """Return the names of the modules whose weights `lay_out` stores in the narrower `dtype`."""
-    return [name for name, module in network.named_modules() if narrows(module, dtype)]
+    return [name for name, module in network.named_modules() if stores_low_precision(module, dtype)]
 
 
 def pack(module: nn.Module) -> None:
@@ -321,10 +323,10 @@ def lay_out(network: nn.Module, dtype: torch.dtype = torch.float32) -> None:
         dtype: Dtype in which the CPU products store the weights.
     """
     for module in network.modules():
-        layer_out(dtype)(module)
+        layout_function(dtype)(module)
 
 
-def layer_out(dtype: torch.dtype) -> Callable[[nn.Module], None]:
+def layout_function(dtype: torch.dtype) -> Callable[[nn.Module], None]:
     """Return a function that stores the weights of one module in the layout of CPU products.
 
     The function does nothing for modules without a product and for weights on other devices.

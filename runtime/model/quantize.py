@@ -16,11 +16,11 @@ from torch import Tensor
 from runtime.device.calibrated_int4 import quantize_gptq
 from runtime.device.quantized import Quantization, quantize_weight, supports_int4
 from runtime.errors import CheckpointUnsupported, InvalidSetting, StorageFailed
-from runtime.model.checkpoint import TALKER, resolve, speaking_networks
+from runtime.model.checkpoint import TALKER, model_networks, resolve_folder
 from runtime.model.files import CONFIG, INDEX, WHOLE
 from runtime.model.inspection import Inspection, inspect_folder
-from runtime.model.rounded_files import linears, tensors_of
-from runtime.model.weights import opened_weights, published_places
+from runtime.model.quantized_files import quantized_linears, quantized_tensors
+from runtime.model.weights import open_weight_files, tensor_destinations
 
 QUANTIZATION_FIELD = "voicewright_quantization"  # Name of a field in config.json.
 
@@ -51,7 +51,7 @@ def quantize(reference: str, kind: Quantization, out: Path, measure: Callable[[s
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidSetting(name="--out", value=repr(str(out)), why="it exists and is not an empty folder")
     out = out.resolve()  # The resolved path has a folder name even if `out` is a link or ends with "..".
-    folder = resolve(reference)
+    folder = resolve_folder(reference)
     inspection = inspect_folder(folder)
     inspection.require()
     if inspection.quantization is not None:
@@ -79,7 +79,7 @@ def _write(inspection: Inspection, kind: Quantization, out: Path, moments: Momen
             shutil.copyfile(inspection.folder / name, out / name)
     config = inspection.content | {QUANTIZATION_FIELD: kind}
     (out / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    with opened_weights(paths) as by_key:
+    with open_weight_files(paths) as by_key:
         save_file(dict(_tensors(inspection, kind, by_key, moments)), out / WHOLE, {"format": "pt"})
 
 
@@ -92,10 +92,12 @@ def _tensors(
     The weights of linear layers are quantized. All other tensors are unchanged.
     """
     assert inspection.config is not None
-    for prefix, network in speaking_networks(inspection.config).items():
+    for prefix, network in model_networks(inspection.config).items():
         parts: dict[str, list[Tensor]] = {}
-        products = {f"{name}.weight": f"{prefix}{name}" for name, _ in linears(network)} if prefix == TALKER else {}
-        for key, place in published_places(network, prefix).items():
+        products = (
+            {f"{name}.weight": f"{prefix}{name}" for name, _ in quantized_linears(network)} if prefix == TALKER else {}
+        )
+        for key, place in tensor_destinations(network, prefix).items():
             if place.target in products:
                 parts.setdefault(products[place.target], []).append(files[key].get_tensor(key))
             else:
@@ -103,6 +105,6 @@ def _tensors(
         for name in list(parts):
             weight, measured = torch.cat(parts.pop(name)), moments.get(name.removeprefix(prefix))
             if measured is not None and supports_int4(*weight.shape):
-                yield from tensors_of(name, quantize_gptq(weight, measured)).items()
+                yield from quantized_tensors(name, quantize_gptq(weight, measured)).items()
             else:
-                yield from tensors_of(name, quantize_weight(weight, kind)).items()
+                yield from quantized_tensors(name, quantize_weight(weight, kind)).items()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from runtime.model.config import SpeakerEncoderConfig
-from runtime.model.extent import after_end, mean, reflect
+from runtime.model.extent import masked_mean, pad_reflect, padding_mask
 
 # Parameters of the mel spectrogram, which are the same for all published models (docs/model.md 2.3).
 FFT, HOP, MEL_MAX_HZ = 1024, 256, 12_000
@@ -63,17 +63,17 @@ def log_mel(samples: Tensor, mel: MelFilter, length: Tensor | None = None) -> Te
     Shapes: samples [..., N] float32; result [..., N // 256, mel_dim] float32.
     """
     edge = (FFT - HOP) // 2
-    padded = reflect(samples.unsqueeze(-2), edge, edge, length).squeeze(-2)
+    padded = pad_reflect(samples.unsqueeze(-2), edge, edge, length).squeeze(-2)
     spectrum = torch.stft(padded, FFT, HOP, window=mel.window, center=False, return_complex=True)
     magnitude = torch.sqrt(torch.view_as_real(spectrum).square().sum(-1) + MAGNITUDE_EPS)
     return (mel.bank @ magnitude).clamp(min=MEL_FLOOR).log().mT
 
 
-def same_conv(inputs: int, outputs: int, kernel: int, dilation: int = 1) -> nn.Conv1d:
+def create_same_conv(inputs: int, outputs: int, kernel: int, dilation: int = 1) -> nn.Conv1d:
     return nn.Conv1d(inputs, outputs, kernel, dilation=dilation, padding="same", padding_mode="reflect")
 
 
-def convolved(conv: nn.Conv1d, x: Tensor, length: Tensor | None) -> Tensor:
+def apply_same_conv(conv: nn.Conv1d, x: Tensor, length: Tensor | None) -> Tensor:
     """Apply a convolution with reflection padding, so that the sequence keeps its length.
 
     The sequence is the first `length` steps of `x`, or all steps if `length` is None.
@@ -84,17 +84,17 @@ def convolved(conv: nn.Conv1d, x: Tensor, length: Tensor | None) -> Tensor:
     if length is None or not edge:
         result: Tensor = conv(x)
         return result
-    padded = reflect(x, edge // 2, edge - edge // 2, length)
+    padded = pad_reflect(x, edge // 2, edge - edge // 2, length)
     return F.conv1d(padded, conv.weight, conv.bias, dilation=conv.dilation)
 
 
 class TimeDelay(nn.Module):
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int) -> None:
         super().__init__()
-        self.conv = same_conv(inputs, outputs, kernel, dilation)
+        self.conv = create_same_conv(inputs, outputs, kernel, dilation)
 
     def forward(self, x: Tensor, length: Tensor | None) -> Tensor:
-        return F.relu(convolved(self.conv, x, length))
+        return F.relu(apply_same_conv(self.conv, x, length))
 
 
 class Res2Net(nn.Module):
@@ -120,11 +120,11 @@ class Res2Net(nn.Module):
 class SqueezeExcitation(nn.Module):
     def __init__(self, channels: int, squeezed: int) -> None:
         super().__init__()
-        self.conv1 = same_conv(channels, squeezed, 1)
-        self.conv2 = same_conv(squeezed, channels, 1)
+        self.conv1 = create_same_conv(channels, squeezed, 1)
+        self.conv2 = create_same_conv(squeezed, channels, 1)
 
     def forward(self, x: Tensor, length: Tensor | None) -> Tensor:
-        gate = self.conv2(F.relu(self.conv1(mean(x, length)))).sigmoid()
+        gate = self.conv2(F.relu(self.conv1(masked_mean(x, length)))).sigmoid()
         return x * gate
 
 
@@ -150,17 +150,17 @@ class AttentiveStatistics(nn.Module):
     def __init__(self, channels: int, squeezed: int) -> None:
         super().__init__()
         self.tdnn = TimeDelay(3 * channels, squeezed, 1, 1)
-        self.conv = same_conv(squeezed, channels, 1)
+        self.conv = create_same_conv(squeezed, channels, 1)
 
     def forward(self, x: Tensor, length: Tensor | None) -> Tensor:
         uniform = torch.full_like(x, 1 / x.shape[-1])
         if length is not None:
-            uniform = (1 / length).expand_as(x).masked_fill(after_end(x, length), 0)
+            uniform = (1 / length).expand_as(x).masked_fill(padding_mask(x, length), 0)
         average, deviation = self._statistics(x, uniform)
         context = torch.cat((x, average.expand_as(x), deviation.expand_as(x)), dim=1)
         scores = self.conv(self.tdnn(context, length).tanh())
         if length is not None:
-            scores = scores.masked_fill(after_end(x, length), -torch.inf)
+            scores = scores.masked_fill(padding_mask(x, length), -torch.inf)
         return torch.cat(self._statistics(x, scores.softmax(dim=2)), dim=1)
 
     @staticmethod
@@ -186,7 +186,7 @@ class SpeakerEncoder(nn.Module):
         self.blocks = nn.ModuleList([stem, *blocks])
         self.mfa = TimeDelay(sum(channels[1:-1]), channels[-1], kernels[-1], dilations[-1])
         self.asp = AttentiveStatistics(channels[-1], config.enc_attention_channels)
-        self.fc = same_conv(2 * channels[-1], config.enc_dim, 1)
+        self.fc = create_same_conv(2 * channels[-1], config.enc_dim, 1)
 
     def prepare(self) -> MelFilter:
         """Return the mel filter on the device of the weights, and create it at the first call."""

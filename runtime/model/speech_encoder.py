@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.model.config import SpeechEncoderConfig
-from runtime.model.extent import replicate, zeroed
+from runtime.model.extent import pad_replicate, zero_padding
 from runtime.model.layers import LayerScale, rotary, rotate
 
 CODEBOOK_EPS = 1e-5
@@ -47,8 +47,8 @@ class PaddedConv(nn.Module):
         right = -x.shape[-1] % self.stride
         if length is not None and self.stride > 1:  # If the stride is 1, the end of the input needs no padding.
             if self.pad == "replicate":
-                return self.conv(replicate(x, self.left, right, length))
-            x = zeroed(x, length)
+                return self.conv(pad_replicate(x, self.left, right, length))
+            x = zero_padding(x, length)
         return self.conv(F.pad(x, (self.left, right), mode=self.pad))
 
     def output_length(self, length: Tensor | None) -> Tensor | None:
@@ -109,7 +109,7 @@ class SEANet(nn.Module):
         return x, length
 
 
-class PastAttention(nn.Module):
+class CausalAttention(nn.Module):
     """Causal multi-head attention over all earlier positions."""
 
     def __init__(self, config: SpeechEncoderConfig) -> None:
@@ -152,7 +152,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         width = config.hidden_size
         self.input_layernorm = nn.LayerNorm(width, eps=config.norm_eps)
-        self.self_attn = PastAttention(config)
+        self.self_attn = CausalAttention(config)
         self.self_attn_layer_scale = LayerScale(width)
         self.post_attention_layernorm = nn.LayerNorm(width, eps=config.norm_eps)
         self.mlp = GeluMlp(config)

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from runtime.model.code_predictor import CodePredictor
 from runtime.model.config import ModelConfig, TalkerConfig
-from runtime.model.layers import Attend, DecoderStack, Operations
-from runtime.model.products import Linear, Table, silu
+from runtime.model.layers import AttentionFunction, DecoderStack, Operations
+from runtime.model.products import Linear, MappedEmbedding, silu
 
 PROJECTED_IDS = 8192  # Number of text ids whose embeddings are projected at once.
 
@@ -42,8 +42,8 @@ class TalkerDecoder(DecoderStack):
 
     def __init__(self, config: TalkerConfig) -> None:
         super().__init__(config)
-        self.text_embedding = Table(config.text_vocab_size, config.text_hidden_size)
-        self.codec_embedding = Table(config.vocab_size, config.hidden_size)
+        self.text_embedding = MappedEmbedding(config.text_vocab_size, config.text_hidden_size)
+        self.codec_embedding = MappedEmbedding(config.vocab_size, config.hidden_size)
 
 
 class Talker(nn.Module):
@@ -56,7 +56,7 @@ class Talker(nn.Module):
         self.text_projection = TextProjection(config.talker.text_hidden_size, config.talker.hidden_size)
         self.codec_head = Linear(config.talker.hidden_size, config.talker.vocab_size, bias=False)
         self.code_predictor = CodePredictor(config.predictor, config.talker.hidden_size)
-        self.tables: Tables | None = None
+        self.tables: EmbeddingTables | None = None
 
     def tabulate(self) -> None:
         """Precompute the projected embeddings of all ids, and release the text embedding table."""
@@ -133,7 +133,7 @@ class Talker(nn.Module):
         """Return the dtype of the hidden states."""
         return self.codec_head.weight.dtype
 
-    def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
+    def decode(self, x: Tensor, attend: AttentionFunction, ops: Operations) -> Tensor:
         """Return the hidden states of new positions before the final norm.
 
         Shapes: x, result [B, T, H].
@@ -156,7 +156,7 @@ class Talker(nn.Module):
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class EmbeddingTables:
     """Precomputed embedding tables of a checkpoint, by id or code.
 
     Shapes: text [text_vocab, H]; codec [talker_vocab + 1, H], whose last row is zero; frames [Q, V, H], codes of each
@@ -179,7 +179,9 @@ class Tables:
 
 
 @torch.inference_mode()
-def tabulate(text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor], small: torch.nn.Module) -> Tables:
+def tabulate(
+    text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor], small: torch.nn.Module
+) -> EmbeddingTables:
     """Compute tables of projected embeddings from the published embedding tables.
 
     Args:
@@ -189,7 +191,7 @@ def tabulate(text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor]
         small: Projection of code embeddings to the code predictor's hidden size H'.
     """
     codes = len(codec[1])
-    return Tables(
+    return EmbeddingTables(
         text=torch.cat([text_projection(part) for part in torch.split(text, PROJECTED_IDS)]),
         codec=torch.cat((codec[0], torch.zeros_like(codec[0][:1]))),
         frames=torch.stack([table[:codes] for table in codec]),

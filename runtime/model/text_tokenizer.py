@@ -15,9 +15,9 @@ from tokenizers.pre_tokenizers import ByteLevel, Split
 from tokenizers.pre_tokenizers import Sequence as InTurn
 
 from runtime.errors import CheckpointInvalid
-from runtime.model.ascii_spelling import in_ascii, is_left_out
+from runtime.model.ascii_spelling import drops_characters, to_ascii
 from runtime.model.config import ModelConfig
-from runtime.model.english_reading import GrowingReading, read_english
+from runtime.model.english_normalizer import StreamingNormalizer, normalize_english
 from runtime.model.tokenizer_files import TokenizerFiles, read_tokenizer_files
 
 # Pattern by which Qwen2's pre-tokenizer splits text. BPE merges tokens only within a match.
@@ -54,45 +54,46 @@ class TextTokenizer:
     def reserved_in(self, text: str) -> bool:
         """True if a text contains a control token, which only the prompt templates may use.
 
-        The text must already be converted to ASCII by `spelled`, because the conversion can create a control token.
+        The text must already be converted to ASCII by `convert_to_ascii`, because the conversion can create a control
+        token.
         """
         return any(token in text for token in self.reserved)
 
-    def spelled(self, text: str) -> str:
+    def convert_to_ascii(self, text: str) -> str:
         """Return the text in ASCII if the checkpoint needs ASCII, else the unchanged text."""
-        return in_ascii(text) if self._spells_ascii else text
+        return to_ascii(text) if self._spells_ascii else text
 
-    def leaves_out(self, text: str) -> bool:
-        """True if `spelled` drops visible characters of the text."""
-        return self._spells_ascii and is_left_out(text)
+    def drops_characters(self, text: str) -> bool:
+        """True if `convert_to_ascii` drops visible characters of the text."""
+        return self._spells_ascii and drops_characters(text)
 
-    def reading(self) -> GrowingReading | None:
+    def create_normalizer(self) -> StreamingNormalizer | None:
         """Return a new text normalizer for streamed text, or None if the checkpoint needs none."""
-        return GrowingReading() if self._spells_ascii else None
+        return StreamingNormalizer() if self._spells_ascii else None
 
-    def read(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         """Normalize a complete text, if the checkpoint needs normalized text.
 
         Numbers and symbols are then replaced by English words.
         """
-        return read_english(in_ascii(text)) if self._spells_ascii else text
+        return normalize_english(to_ascii(text)) if self._spells_ascii else text
 
-    def role(self) -> list[int]:
+    def role_ids(self) -> list[int]:
         """Return the token ids of the assistant role, which precede the text to speak in a prompt."""
         return list(self._role)
 
-    def body(self, text: str) -> list[int]:
+    def encode_text(self, text: str) -> list[int]:
         """Return the token ids of a text to speak or of a reference transcript."""
-        if (spelled := self.spelled(text)) != text:
+        if (spelled := self.convert_to_ascii(text)) != text:
             text = spelled.strip()  # Dropped characters may leave white space at both ends.
         return self.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[len(self._role) : -2]
 
-    def pieces(self, text: str) -> list[tuple[int, list[int]]]:
+    def encode_pieces(self, text: str) -> list[tuple[int, list[int]]]:
         """Tokenize a text, and return the start in characters and the token ids of each piece.
 
         A piece is a unit of the pre-tokenizer, such as a word. The ids of a piece do not depend on other pieces. The
-        text must already be converted to ASCII by `spelled`, if the checkpoint needs ASCII. The ids are equal to the
-        ids of `body` if the text does not begin or end with white space or a combining mark.
+        text must already be converted to ASCII by `convert_to_ascii`, if the checkpoint needs ASCII. The ids are equal
+        to the ids of `encode_text` if the text does not begin or end with white space or a combining mark.
         """
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         pieces: list[tuple[int, list[int]]] = []
@@ -104,15 +105,15 @@ class TextTokenizer:
             pieces[-1][1].append(token)
         return pieces
 
-    def instruct(self, text: str) -> list[int]:
+    def encode_instruct(self, text: str) -> list[int]:
         """Return the token ids of the user message that contains the instruction."""
-        return self.encode(f"<|im_start|>user\n{self.read(text)}<|im_end|>\n")
+        return self.encode(f"<|im_start|>user\n{self.normalize(text)}<|im_end|>\n")
 
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _check_template(self, folder: Path, config: ModelConfig) -> None:
-        role = self.role()
+        role = self.role_ids()
         if len(role) != 3 or role[0] != config.im_start_token_id:
             raise CheckpointInvalid(path=folder, why="its tokenizer does not encode the role as the expected three ids")
 

@@ -19,13 +19,13 @@ from torch.overrides import TorchFunctionMode
 from runtime.device.cpu import CORE_COUNT
 from runtime.device.quantized import Quantization, product_function, quantized_product
 from runtime.errors import CheckpointInvalid, CheckpointMissing
-from runtime.model.adapters import TABLE, Adapter, PlacedRows, PlacedTable, merged_files, read_adapter
+from runtime.model.adapters import TABLE, Adapter, CodecTableWithSpeakers, PlacedRows, open_merged_tensors, read_adapter
 from runtime.model.config_reader import refuse_lfs_pointer
 from runtime.model.files import ADAPTER_WEIGHTS, CheckpointSource, weight_files
 from runtime.model.headers import Headers, TensorHeader, check_headers, list_some
 from runtime.model.layers import FusedLinear
-from runtime.model.products import Linear, Table
-from runtime.model.rounded_files import OFFSETS, linears, rounded_headers, weights_from
+from runtime.model.products import Linear, MappedEmbedding
+from runtime.model.quantized_files import OFFSETS, quantized_headers, quantized_linears, read_quantized_weights
 
 Finish = Callable[[nn.Module], None]
 
@@ -35,7 +35,7 @@ MIN_MAPPED_BYTES = 2**26
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TensorDestination:
     """Destination of a published tensor: a network tensor, or some rows of a fused tensor.
 
     A fused tensor combines several published tensors.
@@ -46,23 +46,23 @@ class Place:
     rows: slice | None = None
 
 
-def published_places(network: nn.Module, prefix: str = "") -> dict[str, Place]:
+def tensor_destinations(network: nn.Module, prefix: str = "") -> dict[str, TensorDestination]:
     """Return the destination of each published tensor of a network, by published key.
 
     The network may be on the meta device.
     """
     fused = {name: module for name, module in network.named_modules() if isinstance(module, FusedLinear)}
-    places: dict[str, Place] = {}
+    places: dict[str, TensorDestination] = {}
     for key, tensor in network.state_dict(keep_vars=True).items():
         owner, _, kind = key.rpartition(".")
         if owner not in fused:
-            places[prefix + key] = Place(key, tuple(tensor.shape))
+            places[prefix + key] = TensorDestination(key, tuple(tensor.shape))
             continue
         parent = owner.rpartition(".")[0]
         start = 0
         for part, width in fused[owner].parts.items():
             shape = (width, *tensor.shape[1:])
-            places[f"{prefix}{parent}.{part}.{kind}"] = Place(key, shape, slice(start, start + width))
+            places[f"{prefix}{parent}.{part}.{kind}"] = TensorDestination(key, shape, slice(start, start + width))
             start += width
     return places
 
@@ -86,7 +86,7 @@ def load_weights(
         finish: Functions by key prefix that are called with every loaded module before the next module is allocated.
         rounded: Quantization of the stored weights by key prefix. Published weights have no entry.
         rounds: Quantization to apply to published weights by key prefix, one layer at a time.
-        rows: See `opened_weights`.
+        rows: See `open_weight_files`.
         unloaded: Key prefixes of networks that are checked, but stay on the meta device.
 
     Returns:
@@ -98,8 +98,8 @@ def load_weights(
         CheckpointUnsupported: The weights are quantized in an unknown way.
     """
     kinds = rounded or {}
-    with opened_weights(paths, rows) as files:
-        needed, quantized = wanted_tensors(networks, kinds)
+    with open_weight_files(paths, rows) as files:
+        needed, quantized = required_tensors(networks, kinds)
         extra = check_headers(_place_of(paths), needed, _headers(files), quantized)
 
         def tensor(key: str) -> Tensor:
@@ -112,7 +112,7 @@ def load_weights(
             dtype, done = dtypes[prefix], (finish or {}).get(prefix, _nothing)
             with _parallel_map(device) as each:
                 take = partial(_load_quantized, lambda key: tensor(key).to(device), prefix, quantized, dtype)
-                deque(each(take, linears(network) if prefix in kinds else ()), maxlen=0)
+                deque(each(take, quantized_linears(network) if prefix in kinds else ()), maxlen=0)
                 work = partial(_fill, tensor, device, dtype, (rounds or {}).get(prefix), done)
                 owners = _by_owner(_as_published(network, prefix, prefix in kinds))
                 deque(each(work, map(network.get_submodule, owners), owners.values()), maxlen=0)
@@ -130,7 +130,7 @@ def _load_quantized(
         quantized: Headers of all quantized tensors by key.
     """
     name, linear = named
-    weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{OFFSETS}" in quantized)
+    weights = read_quantized_weights(f"{prefix}{name}", tensor, f"{prefix}{name}.{OFFSETS}" in quantized)
     linear.set_product(product_function(weights), dtype)
 
 
@@ -141,7 +141,7 @@ def _fill(
     kind: Quantization | None,
     done: Finish,
     module: nn.Module,
-    places: dict[str, Place],
+    places: dict[str, TensorDestination],
 ) -> None:
     """Load the tensors that one module owns.
 
@@ -150,7 +150,7 @@ def _fill(
         kind: Quantization to apply to the weights of a linear layer.
         done: Function to call with the loaded module.
     """
-    if isinstance(module, Table) and device.type == "cpu" and _keep_table(module, places, tensor, dtype):
+    if isinstance(module, MappedEmbedding) and device.type == "cpu" and _keep_table(module, places, tensor, dtype):
         return
     # The published weights are quantized before any conversion to ``dtype``.
     if isinstance(module, Linear) and kind is not None:
@@ -192,7 +192,9 @@ def _parallel_map(device: torch.device) -> Iterator[Callable[..., Iterator[None]
     torch.set_num_threads(before)  # The initializer has also changed the number for threads that start later.
 
 
-def _keep_table(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:
+def _keep_table(
+    table: MappedEmbedding, places: dict[str, TensorDestination], tensor: Callable[[str], Tensor], dtype: torch.dtype
+) -> bool:
     """Keep a table in its stored dtype if the cast to `dtype` is exact.
 
     A large table is memory-mapped. Later lookups read and cast only a few rows of the table.
@@ -222,19 +224,19 @@ def is_mapped(rows: Tensor, dtype: torch.dtype) -> bool:
     return rows.nbytes >= MIN_MAPPED_BYTES and is_exact(rows.dtype, dtype)
 
 
-def _as_published(network: nn.Module, prefix: str, rounds: bool) -> dict[str, Place]:
+def _as_published(network: nn.Module, prefix: str, rounds: bool) -> dict[str, TensorDestination]:
     """Return the destinations of tensors that are stored as published.
 
     With `rounds`, linear layers are excluded.
     """
-    places = published_places(network, prefix)
-    weights = {f"{name}.weight" for name, _ in linears(network)} if rounds else set()
+    places = tensor_destinations(network, prefix)
+    weights = {f"{name}.weight" for name, _ in quantized_linears(network)} if rounds else set()
     return {key: place for key, place in places.items() if place.target not in weights}
 
 
-def _by_owner(places: dict[str, Place]) -> dict[str, dict[str, Place]]:
+def _by_owner(places: dict[str, TensorDestination]) -> dict[str, dict[str, TensorDestination]]:
     """Group destinations by the module that owns the tensor."""
-    owned: dict[str, dict[str, Place]] = {}
+    owned: dict[str, dict[str, TensorDestination]] = {}
     for key, place in places.items():
         owned.setdefault(place.target.rpartition(".")[0], {})[key] = place
     return owned
@@ -244,7 +246,7 @@ def _nothing(module: nn.Module) -> None:
     """Do nothing with a loaded module."""
 
 
-def wanted_tensors(
+def required_tensors(
     networks: dict[str, nn.Module], rounded: dict[str, Quantization]
 ) -> tuple[dict[str, tuple[int, ...]], Headers]:
     """Return the tensors that the files of some networks must contain.
@@ -255,12 +257,12 @@ def wanted_tensors(
         Shapes of tensors that are stored as published, and headers of quantized tensors, by key.
     """
     shapes: dict[str, tuple[int, ...]] = {}
-    quantized_headers: Headers = {}
+    file_headers: Headers = {}
     for prefix, network in networks.items():
         shapes |= {key: place.shape for key, place in _as_published(network, prefix, prefix in rounded).items()}
         if prefix in rounded:
-            quantized_headers |= rounded_headers(network, prefix, rounded[prefix])
-    return shapes, quantized_headers
+            file_headers |= quantized_headers(network, prefix, rounded[prefix])
+    return shapes, file_headers
 
 
 def read_headers(paths: Sequence[Path]) -> Headers:
@@ -270,26 +272,26 @@ def read_headers(paths: Sequence[Path]) -> Headers:
         CheckpointMissing: A file does not exist.
         CheckpointInvalid: A file is not in safetensors format, or two files have the same tensor.
     """
-    with opened_weights(paths) as files:
+    with open_weight_files(paths) as files:
         return _headers(files)
 
 
 def require_finite(paths: Sequence[Path], rows: PlacedRows | None = None) -> None:
     """Check that all weights in the files are finite.
 
-    The check takes about a second per gigabyte. The arguments are the same as for `opened_weights`.
+    The check takes about a second per gigabyte. The arguments are the same as for `open_weight_files`.
 
     Raises:
         CheckpointInvalid: Weights are NaN or infinite.
     """
-    with opened_weights(paths, rows) as files:
+    with open_weight_files(paths, rows) as files:
         broken = sorted(key for key, file in files.items() if not torch.isfinite(file.get_tensor(key)).all())
     if broken:
         raise CheckpointInvalid(path=_place_of(paths), why=list_some("numbers that are not finite are in", broken))
 
 
 @contextmanager
-def opened_weights(paths: Sequence[Path], rows: PlacedRows | None = None) -> Iterator[dict[str, Any]]:
+def open_weight_files(paths: Sequence[Path], rows: PlacedRows | None = None) -> Iterator[dict[str, Any]]:
     """Open weight files for the ``with`` block, and yield the open file of each tensor key.
 
     If an adapter changes a tensor, the merged tensor is read instead.
@@ -307,23 +309,23 @@ def opened_weights(paths: Sequence[Path], rows: PlacedRows | None = None) -> Ite
         holders = [(key, file) for file in files for key in file.keys()]  # noqa: SIM118
         if len(by_key := dict(holders)) < len(holders):
             raise CheckpointInvalid(path=_place_of(paths), why="two of its files hold the same tensor")
-        merged = {path: merged_files(by_key, path, adapter) for path, adapter in adapters.items()}
+        merged = {path: open_merged_tensors(by_key, path, adapter) for path, adapter in adapters.items()}
         if rows is None:
             for changed in merged.values():
                 by_key |= changed
         elif rows:
             tables = {path: changed[TABLE] for path, changed in merged.items() if TABLE in changed}
-            by_key |= {TABLE: PlacedTable(by_key[TABLE], tables, rows)}
+            by_key |= {TABLE: CodecTableWithSpeakers(by_key[TABLE], tables, rows)}
         yield by_key
 
 
-def adapters_of(source: CheckpointSource) -> Iterator[Adapter]:
+def read_adapters(source: CheckpointSource) -> Iterator[Adapter]:
     """Yield the parsed adapters of a checkpoint.
 
-    The errors are the same as for `opened_weights`.
+    The errors are the same as for `open_weight_files`.
     """
     for path in source.adapter_weights:
-        with opened_weights(weight_files(source.folder)) as files, open_weights(path) as adapter:
+        with open_weight_files(weight_files(source.folder)) as files, open_weights(path) as adapter:
             yield read_adapter(files, path, adapter)
 
 

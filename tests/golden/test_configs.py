@@ -20,7 +20,7 @@ from runtime.model.config import (
     TalkerConfig,
 )
 from runtime.model.config_files import TOKENIZER_TOP, TOP, read_model_config, read_speech_tokenizer_config
-from runtime.model.config_reader import UNUSED_FIELDS, Notes, parse
+from runtime.model.config_reader import UNUSED_FIELDS, FieldNotes, parse_section
 from tests.golden.stored import DATA
 from tests.golden.test_live_oracle import ORACLE, ROOT
 
@@ -36,7 +36,7 @@ def read(case: Json, folder: Path) -> Json:
         (folder / name).write_text(json.dumps(content))
     model, speech = read_model_config(folder), read_speech_tokenizer_config(folder / "speech_tokenizer")
     speaker_json = case["files"]["config.json"].get("speaker_encoder_config", {})
-    speaker = parse(SpeakerEncoderConfig, speaker_json, folder, "speaker_encoder_config", Notes())
+    speaker = parse_section(SpeakerEncoderConfig, speaker_json, folder, "speaker_encoder_config", FieldNotes())
     parts = {
         "talker_config": model.talker,
         "code_predictor_config": model.predictor,

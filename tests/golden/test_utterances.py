@@ -107,9 +107,9 @@ def test_first_logits_equal_the_reference(engine_for: EngineOf, case: dict[str, 
 @per_case
 def test_text_token_ids_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
     tokenizer = core_of(engine_for(case), request_of(case).mode).checkpoint.text_tokenizer
-    role, ids = tokenizer.role(), case["text_ids"]
+    role, ids = tokenizer.role_ids(), case["text_ids"]
     assert ids[: len(role)] == role
-    assert tokenizer.body(case["text"]) == ids[3:-5]
+    assert tokenizer.encode_text(case["text"]) == ids[3:-5]
 
 
 @pytest.mark.slow("cv_one_token", "icl_long_stream", "odd_icl_stream", "xv_english")

@@ -167,7 +167,7 @@ class Slots:
         return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, self.seed, self.frame)
 
     def rules(self, min_frames: int, eos: int, codes: int) -> SamplingRules:
-        """Return the talker's sampling rules as `SamplingRules`, the argument of the sampling kernel."""
+        """Return the talker's sampling rules as an argument of the sampling kernel."""
         return SamplingRules(self.seen, self.penalty, self.hold_until, min_frames, eos, codes)
 
 

@@ -16,13 +16,13 @@ from runtime.engine.capacity.probe import Weights
 from runtime.engine.capacity.weights import WeightBits, word_of
 from runtime.engine.loading.registry import Registry
 from runtime.errors import SetUpError
-from runtime.model.adapters import describe
-from runtime.model.checkpoint import DECODER, TALKER, public_name, source_at, source_of
-from runtime.model.composition import compose, share
+from runtime.model.adapters import describe_changes
+from runtime.model.checkpoint import DECODER, TALKER, find_local_source, find_source, public_name
+from runtime.model.composition import combine_adapters, compose_config
 from runtime.model.config import ModelConfig
 from runtime.model.files import CheckpointSource, unapplied_adapters
-from runtime.model.inspection import Download, Inspection, WeightsSeen, inspect, inspect_source
-from runtime.model.weights import adapters_of, require_finite
+from runtime.model.inspection import Download, Inspection, WeightsSummary, inspect, inspect_source
+from runtime.model.weights import read_adapters, require_finite
 from runtime.settings import EngineSettings, Settings
 
 DTYPES = (torch.bfloat16, torch.float32)
@@ -66,9 +66,9 @@ class AdapterSeen:
         The iteration ends at the first adapter that cannot be read.
         """
         with suppress(SetUpError):  # The inspection of the checkpoint has already reported this error.
-            for folder, adapter in zip(source.adapters, adapters_of(source), strict=True):
-                speakers = tuple(compose(source_at(folder)).config.talker.spk_id)
-                yield cls(str(folder), str(source.folder), tuple(describe(adapter)), speakers)
+            for folder, adapter in zip(source.adapters, read_adapters(source), strict=True):
+                speakers = tuple(compose_config(find_local_source(folder)).config.talker.spk_id)
+                yield cls(str(folder), str(source.folder), tuple(describe_changes(adapter)), speakers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ class Diagnosis:
     files: FilesSeen
     adapters: tuple[AdapterSeen, ...]
     download: Download | None  # Sizes of the files to download for a Hub id, or None for a local folder.
-    weights: WeightsSeen | None
-    speech_tokenizer: WeightsSeen | None
+    weights: WeightsSummary | None
+    speech_tokenizer: WeightsSummary | None
     text_ids: int | None  # Vocabulary size of the text tokenizer.
     defaulted: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -192,13 +192,13 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
         WeightBits(settings, device),
     )
     if others:
-        source = share(*map(source_of, (reference, *others)))
+        source = combine_adapters(*map(find_source, (reference, *others)))
         found, name = inspect_source(source), source.name
     else:
         found, name = inspect(reference), public_name(reference)
     stored = found.quantization
     chosen: Weights = dtype, stored or bits.known
-    with found.noting():
+    with found.record_error():
         if found.config is not None:
             chosen = bits.choose(found.config, name, found.types.values())
     for seen in (found.weights, found.speech_weights):
@@ -206,14 +206,14 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
         is_talker = seen is not None and seen is found.weights
         paths += found.source.adapter_weights if is_talker else []
         if paths and all(path.is_file() for path in paths):
-            with found.noting():
+            with found.record_error():
                 require_finite(paths, found.rows if is_talker else None)
     rows: tuple[MemoryRow, ...] = ()
     if {TALKER, DECODER} <= found.networks.keys():
         kinds: list[Weights] = [] if stored else [(other, None) for other in DTYPES]
         kinds += [(dtype, kind) for kind in supported_quantizations(device.name) if stored in (None, kind)]
         rows = tuple(_row(found, kind, budget, settings, bits, is_chosen=kind == chosen) for kind in kinds)
-        with found.noting():
+        with found.record_error():
             MemoryNeed.of([found], budget, settings, [chosen]).require(name, budget, settings)
     notes = [part.notes for part in (found.config, found.speech) if part is not None]
     return Diagnosis(

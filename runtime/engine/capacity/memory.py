@@ -18,11 +18,11 @@ from runtime.device.open_device import choose_code2wav_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.capacity.probe import Weights
 from runtime.errors import CheckpointTooLarge, DeviceMemory
-from runtime.model.checkpoint import DECODER, ENCODER, TALKER, are_same
+from runtime.model.checkpoint import DECODER, ENCODER, TALKER, have_same_contents
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import ModelConfig
 from runtime.model.inspection import Inspection
-from runtime.model.products import Linear, Table, narrowed_names
+from runtime.model.products import Linear, MappedEmbedding, low_precision_modules
 from runtime.model.weights import is_exact, is_mapped
 from runtime.settings import EngineSettings
 
@@ -178,7 +178,7 @@ def _networks(
     tokenizers: list[Sequence[Path]] = []
     for inspection, kind in zip(found, weights, strict=True):
         files = inspection.speech_files
-        is_shared = any(are_same(files, others) for others in tokenizers)
+        is_shared = any(have_same_contents(files, others) for others in tokenizers)
         tokenizers.append(files)
         for prefix, network in inspection.networks.items():
             if not (is_shared and prefix in (DECODER, ENCODER)):
@@ -223,7 +223,9 @@ def _network_bytes(
     used_bytes = tensor_bytes(network, torch.float32.itemsize)
     if prefix == DECODER and on_cpu:
         sound_dtype = choose_code2wav_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
-        products = sum(network.get_parameter(f"{name}.weight").numel() for name in narrowed_names(network, sound_dtype))
+        products = sum(
+            network.get_parameter(f"{name}.weight").numel() for name in low_precision_modules(network, sound_dtype)
+        )
         used_bytes -= (torch.float32.itemsize - sound_dtype.itemsize) * products
     return used_bytes
 
@@ -235,7 +237,7 @@ def _table_savings(inspection: Inspection, talker: nn.Module, dtype: torch.dtype
     """
     saved = 0
     for name, module in talker.named_modules():
-        if isinstance(module, Table):
+        if isinstance(module, MappedEmbedding):
             rows = module.weight.to(FLOATS[inspection.types.get(f"{TALKER}{name}.weight", "BF16")])
             if is_exact(rows.dtype, dtype):
                 saved += dtype.itemsize * rows.numel() - (0 if is_mapped(rows, dtype) else rows.nbytes)

@@ -15,7 +15,7 @@ from runtime.engine.capacity.memory import MemoryBudget, MemoryNeed, memory_of
 from runtime.engine.capacity.probe import Weights, bytes_per_weight, frame_reads
 from runtime.engine.capacity.timing import measure_runs
 from runtime.engine.capacity.weights import AUTO, Pace, WeightBits, can_round, choose_pace
-from runtime.model.checkpoint import speaking_networks, speech_tokenizer_networks
+from runtime.model.checkpoint import model_networks, speech_tokenizer_networks
 from runtime.model.config import (
     Code2WavConfig,
     DecoderConfig,
@@ -153,7 +153,7 @@ def inspect_published(checkpoint: Published) -> Inspection:
         encode_downsample_rate=1920,
         decode_upsample_rate=1920,
     )
-    networks = speaking_networks(config) | speech_tokenizer_networks(speech)
+    networks = model_networks(config) | speech_tokenizer_networks(speech)
     return Inspection(FileChoice(), {}, CheckpointSource(Path()), config, speech, networks=networks)
 
 

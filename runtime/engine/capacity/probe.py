@@ -26,7 +26,7 @@ from runtime.engine.execution.slots import SlotCache
 from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
 from runtime.model.config import DecoderConfig, ModelConfig
 from runtime.model.layers import RMSNorm
-from runtime.model.products import Conv, Linear, Table, lay_out, pack
+from runtime.model.products import Conv, Linear, MappedEmbedding, lay_out, pack
 from runtime.model.talker import Talker
 from runtime.model.weights import on_meta
 from runtime.shared.speech_rate import FRAME_S
@@ -219,7 +219,7 @@ def _fill(network: nn.Module, dtype: torch.dtype, quantization: Quantization | N
     The weights are quantized and packed as in a real load.
     """
     for module in network.modules():
-        if isinstance(module, Linear | Table | RMSNorm | Conv | SnakeBeta):
+        if isinstance(module, Linear | MappedEmbedding | RMSNorm | Conv | SnakeBeta):
             for name, parameter in module.named_parameters(recurse=False):
                 filled = nn.Parameter(torch.full(parameter.shape, WEIGHT_VALUE, dtype=dtype), requires_grad=False)
                 setattr(module, name, filled)

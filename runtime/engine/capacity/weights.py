@@ -17,7 +17,7 @@ from runtime.device import Device
 from runtime.device.open_device import choose_dtype, choose_quantization
 from runtime.device.quantized import Quantization, supports_float16
 from runtime.engine.capacity.probe import Probe, Weights, frame_reads
-from runtime.model.checkpoint import settle_quantization
+from runtime.model.checkpoint import choose_loaded_quantization
 from runtime.model.config import ModelConfig
 from runtime.settings import EngineSettings
 
@@ -114,7 +114,7 @@ class WeightBits:
         """
         if config.quantization is not None:
             stored = Quantization(config.quantization)
-            return self.with_bits(config, settle_quantization(name, stored, self.known, self._device.name))
+            return self.with_bits(config, choose_loaded_quantization(name, stored, self.known, self._device.name))
         if not (self._is_open and self.is_measured(config)):
             return self.with_bits(config, self.known, types)
         weights = choose_pace(self.paces(config))

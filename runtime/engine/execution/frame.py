@@ -29,7 +29,7 @@ from runtime.engine.execution.slots import SlotCache, on_device
 from runtime.model.code_predictor import FrameCache
 from runtime.model.config import ModelConfig
 from runtime.model.fused_operations import FusedOperations
-from runtime.model.layers import Attend, Operations
+from runtime.model.layers import AttentionFunction, Operations
 from runtime.model.native_layers import RowSampling, native_layers, native_predictor
 from runtime.model.normed_operations import NormedOperations
 from runtime.model.talker import Talker
@@ -183,7 +183,7 @@ class Frame:
         Shapes: embeds [n, P, H]; places [5, n] int64, see `PromptBatch` in prompt_batches.py.
         """
         slots, starts, counts, rows, stops = places
-        attend: Attend
+        attend: AttentionFunction
         if self.fused is not None:
             attend = FusedPrefillAttention(self.slot_cache, self.fused, self.angles, slots, starts)
         else:

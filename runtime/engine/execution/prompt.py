@@ -28,8 +28,8 @@ MIN_PREFIX_POSITIONS = 24
 class PromptInputs:
     """Inputs of a segment's prompt, with names and defaults resolved for one checkpoint.
 
-    `body` contains the token ids of the text, or is None if the text is not tokenized yet. With `is_open`, more token
-    ids will follow.
+    `encode_text` contains the token ids of the text, or is None if the text is not tokenized yet. With `is_open`, more
+    token ids will follow.
     """
 
     text: str
@@ -44,7 +44,7 @@ class PromptInputs:
 
     def ids(self, tokenizer: TextTokenizer) -> list[int]:
         """Return the token ids of the text."""
-        return tokenizer.body(self.text) if self.body is None else list(self.body)
+        return tokenizer.encode_text(self.text) if self.body is None else list(self.body)
 
 
 @dataclass(slots=True)
@@ -102,14 +102,14 @@ def build_prompt(
     """
     columns = Columns()
     if inputs.instruct is not None:
-        columns.add(tokenizer.instruct(inputs.instruct), NO_CODEC)
-    columns.add(tokenizer.role(), NO_CODEC)
+        columns.add(tokenizer.encode_instruct(inputs.instruct), NO_CODEC)
+    columns.add(tokenizer.role_ids(), NO_CODEC)
     _add_tags(columns, inputs, config)
     constant, voice = len(columns.text), inputs.voice
     end = [] if inputs.is_open else [config.tts_eos_token_id]
     body = [*inputs.ids(tokenizer), *end]
     if voice is not None and voice.codes is not None:
-        reference = tokenizer.body(voice.text or "")
+        reference = tokenizer.encode_text(voice.text or "")
         frames = len(voice.codes)
         constant += len(reference) if inputs.layout is Layout.NON_STREAMING else min(len(reference), frames + 1)
         trailing = _add_reference(columns, [*reference, *body], frames, inputs.layout, config)
@@ -143,13 +143,13 @@ def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokeni
     # The prompts of all modes except VoiceDesign have one position for a speaker or an x-vector.
     named = inputs.mode is not Mode.VOICE_DESIGN
     tagged = inputs.language != "auto"
-    length = len(tokenizer.role()) + 3 + tagged + named + 1
+    length = len(tokenizer.role_ids()) + 3 + tagged + named + 1
     if inputs.instruct is not None:
-        length += len(tokenizer.instruct(inputs.instruct))
+        length += len(tokenizer.encode_instruct(inputs.instruct))
     whole_text = inputs.layout is Layout.NON_STREAMING
     text = len(inputs.ids(tokenizer)) + 1
     if frames:
-        text += len(tokenizer.body(reference_text))
+        text += len(tokenizer.encode_text(reference_text))
     return length + (text if whole_text else 0) + frames + 1
 
 

@@ -15,8 +15,8 @@ from runtime.engine.capacity.weights import word_of
 from runtime.engine.core import EngineCore
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import CheckpointUnusable, InvalidSetting, ModeNotServed
-from runtime.model.checkpoint import Checkpoint, fingerprint, source_of
-from runtime.model.composition import Composition, compose, share
+from runtime.model.checkpoint import Checkpoint, find_source, fingerprint
+from runtime.model.composition import Composition, combine_adapters, compose_config
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_speech_tokenizer_config
 from runtime.model.files import CheckpointSource
@@ -55,12 +55,12 @@ class RegistryEntry:
             SetUpError: The checkpoint is missing or invalid, or does not serve the mode.
         """
         mode, reference = _split_entry(text)
-        entry = cls._of(source_of(reference))
+        entry = cls._of(find_source(reference))
         return entry if mode is None else replace(entry, modes=_modes_of(entry.config, mode, entry.name))
 
     @classmethod
     def _of(cls, source: CheckpointSource, *known: Composition) -> RegistryEntry:
-        folder, composed = source.folder, compose(source, *known)
+        folder, composed = source.folder, compose_config(source, *known)
         tokenizer = read_speech_tokenizer_config(folder / "speech_tokenizer")
         created = int((folder / "config.json").stat().st_mtime)
         config = composed.config
@@ -72,10 +72,10 @@ class RegistryEntry:
         Adapters with the same base checkpoint can share its weights in this way.
 
         Raises:
-            SetUpError: The adapters cannot share the weights (see `share`).
+            SetUpError: The adapters cannot share the weights (see `combine_adapters`).
         """
         known = self.composition, other.composition
-        entry = self._of(share(self.source, other.source, known=known), *known)
+        entry = self._of(combine_adapters(self.source, other.source, known=known), *known)
         return replace(entry, modes=tuple(mode for mode in entry.modes if mode in self.modes + other.modes))
 
     @property

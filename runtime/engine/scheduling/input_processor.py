@@ -116,7 +116,7 @@ class Admission:
         Raises:
             DoesNotFit: The prompt and these frames are longer than a slot.
         """
-        prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.body(text)))
+        prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.encode_text(text)))
         free_positions, prompt = self._free_positions(prompt_inputs, tokenizer)
         frames_left = None if self.requested_frames is None else self.requested_frames - earlier_frames
         # If the request sets no limit, the slot must have enough positions to speak the text at normal speed.
@@ -377,7 +377,7 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
     if len(text) > limits.max_text_chars:
         raise TextTooLong(param="ref_text", count=len(text), unit="characters", limit=limits.max_text_chars)
     refuse_control(text, checkpoint.text_tokenizer, "ref_text")
-    return replace(reference, text=checkpoint.text_tokenizer.read(text))
+    return replace(reference, text=checkpoint.text_tokenizer.normalize(text))
 
 
 def _blend_part(part: BlendPart, checkpoint: Checkpoint, limits: Limits) -> BlendPart:

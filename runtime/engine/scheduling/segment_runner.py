@@ -299,7 +299,7 @@ class SegmentRunner:
         segment = sequence.segment
         assert segment is not None
         if sequence.text_stream.by_token:
-            segment.tokens = self._checkpoint.text_tokenizer.body(segment.spoken)
+            segment.tokens = self._checkpoint.text_tokenizer.encode_text(segment.spoken)
         sequence.text_stream.segments.appendleft(segment)
         sequence.is_repeat = True
         sequence.repeated += 1

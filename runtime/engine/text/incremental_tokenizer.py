@@ -32,7 +32,7 @@ class IncrementalTokenizer:
 
     def add(self, text: str) -> list[int]:
         """Append text, and return the new token ids that later text cannot change."""
-        text = self._tokenizer.spelled(text)
+        text = self._tokenizer.convert_to_ascii(text)
         if not self._begun:
             text = text.lstrip()
             self._begun = bool(text)
@@ -48,10 +48,10 @@ class IncrementalTokenizer:
         """
         text = self.tail.rstrip()
         self.tail = self.tail[len(text) :]
-        return [token for _, ids in self._tokenizer.pieces(text) for token in ids]
+        return [token for _, ids in self._tokenizer.encode_pieces(text) for token in ids]
 
     @property
-    def holds_words(self) -> bool:
+    def has_pending_words(self) -> bool:
         """True if the pending text, which has no ids yet, contains letters or digits."""
         return SPOKEN.search(self.tail) is not None
 
@@ -60,7 +60,7 @@ class IncrementalTokenizer:
 
         Trailing white space stays in the tail, because a space is merged with a following word or newline.
         """
-        pieces = self._tokenizer.pieces(self.tail)
+        pieces = self._tokenizer.encode_pieces(self.tail)
         end = len(self.tail.rstrip())
         for index in range(len(pieces) - 1, 0, -1):
             start, _ = pieces[index]

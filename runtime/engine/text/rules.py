@@ -102,5 +102,5 @@ def refuse_control(text: str, tokenizer: TextTokenizer, field: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidConfig(param=field, where=field, why="it is not valid Unicode") from None
-    if tokenizer.reserved_in(tokenizer.spelled(text)):
+    if tokenizer.reserved_in(tokenizer.convert_to_ascii(text)):
         raise InvalidConfig(param=field, where=field, why="it holds a control token of the model; remove it")

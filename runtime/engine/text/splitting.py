@@ -67,7 +67,7 @@ class Splitter:
         return parts
 
     @property
-    def holds_words(self) -> bool:
+    def has_pending_words(self) -> bool:
         """True if the pending text, which was not returned yet, contains something to speak."""
         return is_readable(self._text)
 

@@ -15,7 +15,7 @@ from runtime.engine.text.incremental_tokenizer import IncrementalTokenizer
 from runtime.engine.text.rules import LongNumbers, refuse_control
 from runtime.engine.text.splitting import Splitter, certain_end_past, settled_end
 from runtime.errors import EmptyText, TextTooLong, UnreadableText
-from runtime.model.english_reading import has_note_marks
+from runtime.model.english_normalizer import has_footnote_marks
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import (
     DROPPED_STYLES,
@@ -104,7 +104,7 @@ class TextStream:
         self._follows = follows
         self._style = ""  # Style that applies to the following text.
         self._tokenizer = tokenizer
-        self._reading = tokenizer.reading()
+        self._reading = tokenizer.create_normalizer()
         self._numbers = LongNumbers()
         self._limits = limits
         self._max_chars = max_chars
@@ -186,11 +186,13 @@ class TextStream:
         """
         if self.closed or self.segments or not self._speakable:
             return False
-        if self._reading is not None and self._reading.holds_words:
+        if self._reading is not None and self._reading.has_pending_words:
             return False
         if not self.by_token:
-            return not self._splitter.holds_words
-        waits = self._last.tokens or self._incremental.holds_words or SPOKEN.search(self._last.text, self._tokenized)
+            return not self._splitter.has_pending_words
+        waits = (
+            self._last.tokens or self._incremental.has_pending_words or SPOKEN.search(self._last.text, self._tokenized)
+        )
         return not waits and may_end(self.text[-2 * TAIL_CHARS :])
 
     def _append_items(self, items: list[Item]) -> None:
@@ -223,7 +225,7 @@ class TextStream:
         """Append text without tags."""
         if not text:
             return
-        spelled = self._tokenizer.spelled(text)
+        spelled = self._tokenizer.convert_to_ascii(text)
         with_seam = self._seam + spelled
         # The check includes the previous text, because a control token may be divided between two calls.
         refuse_control(with_seam, self._tokenizer, "text")
@@ -231,12 +233,12 @@ class TextStream:
         self.text += text
         if "]" in text and not self._reads_brackets and has_tag(self.text[-len(text) - _SHORT_TAG_CHARS :]):
             self._note(UNREAD_TAGS)
-        if self._tokenizer.leaves_out(text):
+        if self._tokenizer.drops_characters(text):
             self._note(NO_SPELLING)
         elif script := strange_script(text, self._languages):
             self._note(STRANGE_SCRIPT.format(script=script))
         if self._reading is not None:
-            if has_note_marks(with_seam):
+            if has_footnote_marks(with_seam):
                 self._note(NOTE_MARKS)
             self._append_normalized(self._reading.add(spelled))
             return

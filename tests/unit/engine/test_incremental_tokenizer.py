@@ -30,13 +30,14 @@ class OnePerPiece(TextTokenizer):
         super().__init__(folder, read_model_config(folder))
         self._numbers: dict[tuple[int, ...], int] = {}
 
-    def pieces(self, text: str) -> list[tuple[int, list[int]]]:
+    def encode_pieces(self, text: str) -> list[tuple[int, list[int]]]:
         return [
-            (start, [self._numbers.setdefault(tuple(ids), len(self._numbers))]) for start, ids in super().pieces(text)
+            (start, [self._numbers.setdefault(tuple(ids), len(self._numbers))])
+            for start, ids in super().encode_pieces(text)
         ]
 
-    def body(self, text: str) -> list[int]:
-        return [token for _, ids in self.pieces(text) for token in ids]
+    def encode_text(self, text: str) -> list[int]:
+        return [token for _, ids in self.encode_pieces(text) for token in ids]
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_appended_text_gives_the_token_ids_of_the_complete_text(
     tokenizers: dict[str, TextTokenizer], name: str, text: str
 ) -> None:
     tokenizer = tokenizers[name]
-    whole = tokenizer.body(text.strip())
+    whole = tokenizer.encode_text(text.strip())
     assert grown(tokenizer, text) == whole
     for place in range(len(text) + 1):
         assert grown(tokenizer, cut(text, [place])) == whole, place
@@ -112,8 +113,8 @@ def test_any_chunking_gives_the_token_ids_of_the_complete_text(
 ) -> None:
     text = "".join(pieces)
     for name in ("tiny", "ascii", "pieces"):
-        assert grown(tokenizers[name], pieces) == tokenizers[name].body(text.strip()), name
-        assert grown(tokenizers[name], text) == tokenizers[name].body(text.strip()), name
+        assert grown(tokenizers[name], pieces) == tokenizers[name].encode_text(text.strip()), name
+        assert grown(tokenizers[name], text) == tokenizers[name].encode_text(text.strip()), name
 
 
 @pytest.mark.parametrize(
@@ -140,24 +141,24 @@ def test_token_ids_are_emitted_as_early_as_possible(
 ) -> None:
     growing = IncrementalTokenizer(tokenizers["tiny"])
     ids = [token for chunk in chunks for token in growing.add(chunk)]
-    assert ids == tokenizers["tiny"].body(certain)
+    assert ids == tokenizers["tiny"].encode_text(certain)
 
 
 def test_flush_emits_a_partial_word_and_keeps_white_space(tokenizers: dict[str, TextTokenizer]) -> None:
     tiny = tokenizers["tiny"]
     growing = IncrementalTokenizer(tiny)
-    assert growing.add("hello wor") + growing.flush() == tiny.body("hello wor")
+    assert growing.add("hello wor") + growing.flush() == tiny.encode_text("hello wor")
     assert growing.flush() == []
-    assert growing.add("ld ") == tiny.body("ld")
+    assert growing.add("ld ") == tiny.encode_text("ld")
     assert growing.flush() == []
-    assert growing.add("world.") + growing.flush() == tiny.body("hello world.")[len(tiny.body("hello")) :]
+    assert growing.add("world.") + growing.flush() == tiny.encode_text("hello world.")[len(tiny.encode_text("hello")) :]
 
 
 def test_flush_at_a_word_end_changes_no_token_id(tokenizers: dict[str, TextTokenizer]) -> None:
     tiny = tokenizers["tiny"]
     growing = IncrementalTokenizer(tiny)
     ids = [*growing.add("hello"), *growing.flush(), *growing.add(" world"), *growing.flush(), *growing.flush()]
-    assert ids == tiny.body("hello world")
+    assert ids == tiny.encode_text("hello world")
 
 
 @pytest.mark.parametrize("by_token", [True, False])
@@ -229,4 +230,4 @@ def test_long_word_is_not_encoded_repeatedly(tokenizers: dict[str, TextTokenizer
     for _ in range(2000):
         assert growing.add("好") == []
     assert calls == 1
-    assert growing.flush() == tokenizers["tiny"].body("好" * 2000)
+    assert growing.flush() == tokenizers["tiny"].encode_text("好" * 2000)

@@ -129,7 +129,7 @@ def test_streamed_text_starts_a_new_segment_after_the_limit(short: Checkpoint) -
     parts = token_parts(short, LONG)
     assert [text for text, _ in parts] == [TEXT, TEXT]
     tokenizer = short.text_tokenizer
-    assert [tokens for _, tokens in parts] == [tokenizer.body(TEXT)] * 2
+    assert [tokens for _, tokens in parts] == [tokenizer.encode_text(TEXT)] * 2
     engine = engine_of(short)
     recorder = speak(engine, by_token())
     assert recorder.end.stats.parts == 2
@@ -143,7 +143,7 @@ def test_streamed_text_without_sentences_is_cut_after_a_word(short: Checkpoint) 
 
 def test_short_streamed_text_is_a_single_segment(short: Checkpoint) -> None:
     text = SENTENCES_IN_PARTS[0]
-    assert token_parts(short, text) == [(text, short.text_tokenizer.body(text))]
+    assert token_parts(short, text) == [(text, short.text_tokenizer.encode_text(text))]
 
 
 WORDS = ("word", "A", "end.", '"Yes!"', "(so", "- ", "…", "\n\n", "你好。", "3.14")

@@ -73,7 +73,7 @@ def prefix(checkpoint: Checkpoint, language: str | None, speaker: int | None) ->
         language_id = talker.codec_language_id[language]
         tags = [talker.codec_think_id, talker.codec_think_bos_id, language_id, talker.codec_think_eos_id]
     tags += [] if speaker is None else [speaker]
-    text = [*checkpoint.text_tokenizer.role(), *[config.tts_pad_token_id] * len(tags), config.tts_bos_token_id]
+    text = [*checkpoint.text_tokenizer.role_ids(), *[config.tts_pad_token_id] * len(tags), config.tts_bos_token_id]
     return text, [NO_CODEC] * 3 + tags + [talker.codec_pad_id]
 
 
@@ -87,7 +87,7 @@ def test_custom_voice_prompt_follows_the_non_streaming_layout(
     )
     text, codec = prefix(speaker, language, talker.spk_id["ryan"])
     assert len(text) == positions
-    body = speaker.text_tokenizer.body(TEXT)
+    body = speaker.text_tokenizer.encode_text(TEXT)
     assert columns[0].text == [*text, *body, config.tts_eos_token_id, config.tts_pad_token_id]
     assert columns[0].codec == [*codec, *[talker.codec_pad_id] * (len(body) + 1), talker.codec_bos_id]
     assert prompt.trailing == []
@@ -98,7 +98,7 @@ def test_custom_voice_prompt_follows_the_streaming_layout(speaker: Checkpoint, c
     config, talker = speaker.config, speaker.config.talker
     prompt = build(speaker, utterance(Mode.CUSTOM_VOICE, Layout.STREAMING, language="english", speaker="ryan"))
     text, codec = prefix(speaker, "english", talker.spk_id["ryan"])
-    first, *rest = speaker.text_tokenizer.body(TEXT)
+    first, *rest = speaker.text_tokenizer.encode_text(TEXT)
     assert columns[0].text == [*text, first]
     assert columns[0].codec == [*codec, talker.codec_bos_id]
     assert prompt.trailing == [*rest, config.tts_eos_token_id]
@@ -111,7 +111,7 @@ def test_voice_design_prompt_has_no_speaker_and_starts_with_its_instruct(
     build(designer, utterance(Mode.VOICE_DESIGN, Layout.STREAMING, language=language or "auto", instruct=INSTRUCT))
     text, codec = prefix(designer, language, None)
     assert len(text) == positions
-    instruct = designer.text_tokenizer.instruct(INSTRUCT)
+    instruct = designer.text_tokenizer.encode_instruct(INSTRUCT)
     assert columns[0].text[:-1] == [*instruct, *text]
     assert columns[0].codec[:-1] == [*[NO_CODEC] * len(instruct), *codec]
 
@@ -133,7 +133,11 @@ def test_reference_follows_the_text_in_the_non_streaming_layout(cloner: Checkpoi
     config, talker, frames = cloner.config, cloner.config.talker, 5
     prompt = build(cloner, utterance(Mode.BASE, Layout.NON_STREAMING, voice=voice(cloner, frames)))
     text, codec = prefix(cloner, None, NO_CODEC)
-    said = [*cloner.text_tokenizer.body(REFERENCE_TEXT), *cloner.text_tokenizer.body(TEXT), config.tts_eos_token_id]
+    said = [
+        *cloner.text_tokenizer.encode_text(REFERENCE_TEXT),
+        *cloner.text_tokenizer.encode_text(TEXT),
+        config.tts_eos_token_id,
+    ]
     assert columns[0].text == [*text, *said, *[config.tts_pad_token_id] * (frames + 1)]
     assert columns[0].codec == [*codec, *[talker.codec_pad_id] * len(said), talker.codec_bos_id, *[NO_CODEC] * frames]
     assert columns[0].frames_at == len(text) + len(said) + 1
@@ -147,7 +151,11 @@ def test_reference_is_added_to_the_text_in_the_streaming_layout(
     config, talker = cloner.config, cloner.config.talker
     prompt = build(cloner, utterance(Mode.BASE, Layout.STREAMING, voice=voice(cloner, frames)))
     text, codec = prefix(cloner, None, NO_CODEC)
-    said = [*cloner.text_tokenizer.body(REFERENCE_TEXT), *cloner.text_tokenizer.body(TEXT), config.tts_eos_token_id]
+    said = [
+        *cloner.text_tokenizer.encode_text(REFERENCE_TEXT),
+        *cloner.text_tokenizer.encode_text(TEXT),
+        config.tts_eos_token_id,
+    ]
     beside = said[: frames + 1] + [config.tts_pad_token_id] * (frames + 1 - len(said))
     assert columns[0].text == [*text, *beside]
     assert columns[0].codec == [*codec, talker.codec_bos_id, *[NO_CODEC] * frames]

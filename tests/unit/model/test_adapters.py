@@ -17,9 +17,9 @@ from torch import nn
 from runtime.device.quantized import Quantization
 from runtime.engine.capacity.doctor import diagnose
 from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported
-from runtime.model.checkpoint import load_checkpoint, source_of
+from runtime.model.checkpoint import find_source, load_checkpoint
 from runtime.model.quantize import quantize
-from runtime.model.weights import opened_weights
+from runtime.model.weights import open_weight_files
 from runtime.settings import EngineSettings
 from tests.conftest import FolderOf
 from tests.support.changed_checkpoint import Tensors
@@ -58,7 +58,7 @@ def weights_of(folder: Path) -> Tensors:
 
 def merged(folder: Path) -> Tensors:
     """Return all tensors of a checkpoint as the loader reads them."""
-    with opened_weights(source_of(str(folder)).weights) as files:
+    with open_weight_files(find_source(str(folder)).weights) as files:
         return {key: file.get_tensor(key) for key, file in files.items()}
 
 

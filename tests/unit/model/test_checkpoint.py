@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 from runtime.engine.loading.registry import RegistryEntry
 from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported, SetUpError
-from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
+from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve_folder
 from tests.conftest import FolderOf, Loaded
 from tests.support.changed_checkpoint import Tensors, rewrite, rewrite_config, shard
 from tests.support.engines import custom_voice, engine_of, speak
@@ -364,4 +364,4 @@ def test_invalid_hub_id_is_not_requested_from_the_hub(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", ask)
     with pytest.raises(CheckpointMissing):
-        resolve(reference)
+        resolve_folder(reference)

@@ -42,7 +42,7 @@ def precise(request: pytest.FixtureRequest, folder_of: FolderOf) -> Code2Wav:
 def in_float64(folder: Path) -> Code2Wav:
     """Load a Code2Wav network with PyTorch's weight layout, and convert it to float64."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(native, "fuses", lambda dtype: False)
+        patched.setattr(native, "supports_convolution", lambda dtype: False)
         return load_checkpoint(str(folder), torch.device("cpu"), torch.float32).speech_tokenizer.code2wav.double()
 
 

@@ -24,11 +24,11 @@ from runtime.engine.loading.registry import Registry
 from runtime.errors import CheckpointInvalid, InvalidSetting
 from runtime.model import composition
 from runtime.model.adapters import TABLE, Adapter, read_adapter
-from runtime.model.checkpoint import Checkpoint, fingerprint, load_checkpoint, source_of
-from runtime.model.composition import compose, share
+from runtime.model.checkpoint import Checkpoint, find_source, fingerprint, load_checkpoint
+from runtime.model.composition import combine_adapters, compose_config
 from runtime.model.files import CheckpointSource
 from runtime.model.quantize import quantize
-from runtime.model.weights import opened_weights
+from runtime.model.weights import open_weight_files
 from runtime.request import Mode, ModelCard, Sampling
 from runtime.settings import EngineSettings, Limits, Settings
 from tests.conftest import FolderOf
@@ -75,7 +75,7 @@ def tuned(
 
 
 def shared(*folders: Path) -> CheckpointSource:
-    return reduce(share, (source_of(str(folder)) for folder in folders))
+    return reduce(combine_adapters, (find_source(str(folder)) for folder in folders))
 
 
 def loaded(source: Path | CheckpointSource, **kwargs: Any) -> Checkpoint:
@@ -88,7 +88,7 @@ def codes_of(checkpoint: Checkpoint, voice: str) -> NDArray[np.int64]:
 
 
 def table_of(source: CheckpointSource) -> torch.Tensor:
-    with opened_weights(source.weights, compose(source).rows) as files:
+    with open_weight_files(source.weights, compose_config(source).rows) as files:
         table: torch.Tensor = files[TABLE].get_tensor(TABLE)
     return table.float()
 
@@ -119,13 +119,13 @@ def test_speakers_of_combined_adapters_speak_as_with_one_adapter(base: Path, kin
 
 
 def test_speakers_keep_their_row_if_it_is_free(base: Path) -> None:
-    sources = [source_of(str(tuned(base, name, speakers={name: row}))) for name, row in (("a", ROW), ("b", ROW + 1))]
-    talker = compose(share(*sources)).config.talker
+    sources = [find_source(str(tuned(base, name, speakers={name: row}))) for name, row in (("a", ROW), ("b", ROW + 1))]
+    talker = compose_config(combine_adapters(*sources)).config.talker
     assert talker.spk_id == {"a": ROW, "b": ROW + 1}
 
 
 def test_changed_row_of_a_base_speaker_moves_next_to_that_speaker(base: Path) -> None:
-    taken = compose(source_of(str(base))).config.talker.spk_id["serena"]
+    taken = compose_config(find_source(str(base))).config.talker.spk_id["serena"]
     folder = tuned(base, "mine", [taken], {"mine": taken})
     alone, together = codes_of(loaded(folder), "mine"), loaded(shared(base, folder))
     assert np.array_equal(codes_of(together, "mine"), alone)
@@ -135,15 +135,15 @@ def test_changed_row_of_a_base_speaker_moves_next_to_that_speaker(base: Path) ->
 
 def test_unnamed_row_is_named_after_the_folder(base: Path) -> None:
     for rows, names in (([ROW], ["mine"]), ([ROW, ROW + 1], [f"mine-{ROW}", f"mine-{ROW + 1}"])):
-        config = compose(source_of(str(tuned(base, "mine", rows)))).config
+        config = compose_config(find_source(str(tuned(base, "mine", rows)))).config
         assert [name for name in config.talker.spk_id if name.startswith("mine")] == names
-    retrained = compose(source_of(str(tuned(base, "mine", [1080])))).config
-    assert retrained.talker.spk_id == compose(source_of(str(base))).config.talker.spk_id
+    retrained = compose_config(find_source(str(tuned(base, "mine", [1080])))).config
+    assert retrained.talker.spk_id == compose_config(find_source(str(base))).config.talker.spk_id
 
 
 def test_adapter_of_a_cloning_checkpoint_adds_speakers_to_it(cloner: Path) -> None:
     folders = [tuned(cloner, name, speakers=speakers) for name, speakers in (("a", {"a": ROW}), ("b", None))]
-    assert [compose(source_of(str(folder))).config.modes for folder in folders] == [
+    assert [compose_config(find_source(str(folder))).config.modes for folder in folders] == [
         (Mode.CUSTOM_VOICE,),
         (Mode.BASE, Mode.CUSTOM_VOICE),
     ]
@@ -160,7 +160,7 @@ def test_speaker_of_an_adapter_keeps_its_dialect(base: Path) -> None:
         tuned(base, "a", speakers={"a": ROW}, dialects={"a": "sichuan_dialect"}),
         tuned(base, "b", speakers={"b": ROW}),
     ]
-    assert compose(shared(*folders)).config.talker.spk_is_dialect == {"a": "sichuan_dialect"}
+    assert compose_config(shared(*folders)).config.talker.spk_is_dialect == {"a": "sichuan_dialect"}
 
 
 def test_registry_has_one_entry_for_adapters_of_one_base(base: Path, cloner: Path) -> None:
@@ -176,7 +176,7 @@ def test_registry_has_one_entry_for_adapters_of_one_base(base: Path, cloner: Pat
 
 
 def test_adapters_of_one_name_list_each_speaker_once(base: Path) -> None:
-    speakers = compose(source_of(str(base))).config.talker.spk_id
+    speakers = compose_config(find_source(str(base))).config.talker.spk_id
     folders = []
     for row, name in enumerate("ab", ROW):
         (base.parent / name).mkdir()
@@ -196,14 +196,14 @@ def test_every_adapter_is_read_once(base: Path, monkeypatch: pytest.MonkeyPatch)
     assert card_of(*folders[:2], base, *folders[2:]).speakers[-4:] == ("a", "b", "c", "d")
     assert read == folders
     read.clear()
-    share(*map(source_of, map(str, folders)))
+    combine_adapters(*map(find_source, map(str, folders)))
     assert read == folders
 
 
 def test_fingerprint_depends_on_every_adapter_and_its_speakers(base: Path) -> None:
     a, b = (tuned(base, name, speakers={name: ROW}) for name in "ab")
     prints = {fingerprint(shared(*folders)) for folders in ((a, b), (b, a), (base, a))} | {
-        fingerprint(source_of(str(a)))
+        fingerprint(find_source(str(a)))
     }
     tuned(base, "b", speakers={"c": ROW})
     prints.add(fingerprint(shared(a, b)))
@@ -245,7 +245,7 @@ def test_embedding_table_with_one_changed_row_adds_a_speaker(base: Path) -> None
     table[ROW] += 1
     first = write_adapter(base, "first", {"base_model.model.model.codec_embedding.weight": table})
     second = tuned(base, "second")
-    talker = compose(share(source_of(str(first)), source_of(str(second)))).config.talker
+    talker = compose_config(combine_adapters(find_source(str(first)), find_source(str(second)))).config.talker
     assert torch.equal(table_of(shared(first, second))[talker.spk_id["first"]], table[ROW])
 
 
@@ -319,12 +319,12 @@ def test_speaker_id_outside_the_embedding_table_is_refused_with_its_file(base: P
 
 
 def test_full_embedding_table_has_no_row_for_another_speaker(base: Path) -> None:
-    talker = compose(source_of(str(base))).config.talker
+    talker = compose_config(find_source(str(base))).config.talker
     used = {*talker.special_ids.values(), *talker.spk_id.values()}
     free = [row for row in range(talker.codes, talker.vocab_size) if row not in used]
     full = tuned(base, "full", free, {f"speaker {row}": row for row in free})
     with pytest.raises(InvalidSetting, match="no free row"):
-        share(source_of(str(full)), source_of(str(tuned(base, "more"))))
+        combine_adapters(find_source(str(full)), find_source(str(tuned(base, "more"))))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -345,9 +345,9 @@ def test_adapters_keep_every_speaker_embedding_or_are_refused(
     for folder, (rows, speakers) in zip(folders, drawn, strict=True):
         shutil.rmtree(folder, ignore_errors=True)
         tuned(base, folder.name, rows, speakers)
-    parts = [source_of(str(folder)) for folder in folders]
+    parts = [find_source(str(folder)) for folder in folders]
     try:
-        together = reduce(share, parts)
+        together = reduce(combine_adapters, parts)
     except (InvalidSetting, CheckpointInvalid) as error:
         message = str(error)
     else:
@@ -355,11 +355,11 @@ def test_adapters_keep_every_speaker_embedding_or_are_refused(
     assert ". " not in message
     if message:
         return
-    table, config = table_of(together), compose(together).config
+    table, config = table_of(together), compose_config(together).config
     talker = config.talker
-    assert torch.equal(table[: talker.codes], table_of(source_of(str(base)))[: talker.codes])
+    assert torch.equal(table[: talker.codes], table_of(find_source(str(base)))[: talker.codes])
     for part in parts:
-        own, speakers = table_of(part), compose(part).config.talker.spk_id
+        own, speakers = table_of(part), compose_config(part).config.talker.spk_id
         for name, row in speakers.items():
             assert torch.equal(table[talker.spk_id[name]], own[row])
         for index in talker.special_ids.values():
@@ -388,8 +388,8 @@ def test_merged_speaker_rows_equal_those_of_peft(base: Path) -> None:
         folders.append(folder)
         rows.append(trained.merge_and_unload()["model"]["codec_embedding"].weight.detach())
     source = shared(*folders)
-    table, speakers = table_of(source), compose(source).config.talker.spk_id
+    table, speakers = table_of(source), compose_config(source).config.talker.spk_id
     for name, row in zip(("a", "b"), rows, strict=True):
         assert not torch.equal(row[ROW], weights[TABLE][ROW].float())
         assert torch.equal(table[speakers[name]], row[ROW])
-        assert torch.equal(table_of(source_of(str(base.parent / name))), row)
+        assert torch.equal(table_of(find_source(str(base.parent / name))), row)

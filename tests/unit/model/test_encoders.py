@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from runtime.model.checkpoint import Checkpoint
-from runtime.model.extent import mean, reflect, replicate, zeroed
+from runtime.model.extent import masked_mean, pad_reflect, pad_replicate, zero_padding
 from runtime.model.speaker_encoder import FFT, MEL_MAX_HZ, slaney_filters
 from runtime.model.speech_encoder import PaddedConv
 from tests.conftest import Loaded
@@ -63,11 +63,11 @@ def test_content_after_the_recording_changes_no_bit(checkpoint: Checkpoint) -> N
 def test_sequence_is_padded_at_its_actual_end(length: int) -> None:
     x = torch.randn(2, 3, 12)
     own, count = x[..., :length], torch.tensor(length)
-    for padded, mode in ((reflect, "reflect"), (replicate, "replicate")):
+    for padded, mode in ((pad_reflect, "reflect"), (pad_replicate, "replicate")):
         assert torch.equal(padded(x, 4, 2, count)[..., : length + 6], F.pad(own, (4, 2), mode=mode))
         assert torch.equal(padded(own, 4, 2, None), F.pad(own, (4, 2), mode=mode))
-    assert not zeroed(x, count)[..., length:].any()
-    assert torch.allclose(mean(x, count), own.mean(dim=-1, keepdim=True), atol=1e-6)
+    assert not zero_padding(x, count)[..., length:].any()
+    assert torch.allclose(masked_mean(x, count), own.mean(dim=-1, keepdim=True), atol=1e-6)
 
 
 @pytest.mark.parametrize("pad", ["constant", "replicate"])

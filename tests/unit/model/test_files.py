@@ -9,7 +9,7 @@ import pytest
 
 from runtime.errors import CheckpointMissing, CheckpointUnsupported
 from runtime.model.config_reader import read_json
-from runtime.model.files import CONFIG, CheckpointSource, FileChoice, choose_files, names_in, unapplied_adapters
+from runtime.model.files import CONFIG, CheckpointSource, FileChoice, choose_files, list_files, unapplied_adapters
 
 ROOT = ("config.json", "generation_config.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 SPEECH = ("speech_tokenizer/config.json", "speech_tokenizer/model.safetensors")
@@ -95,7 +95,7 @@ def test_repository_in_the_cache_of_the_hub_suggests_its_snapshot(tmp_path: Path
     (tmp_path / "snapshots" / "5ecdb672").mkdir(parents=True)
     (tmp_path / "blobs").mkdir()
     hint = "Give one of the checkpoints in it, such as snapshots/5ecdb672."
-    assert hint in str(chosen(*names_in(tmp_path)).problems[0])
+    assert hint in str(chosen(*list_files(tmp_path)).problems[0])
     with pytest.raises(CheckpointMissing, match=hint):
         read_json(tmp_path / CONFIG)
 

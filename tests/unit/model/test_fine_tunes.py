@@ -109,7 +109,10 @@ def test_added_tokens_may_have_any_ids(folder: Path) -> None:
     after = tokenizer_of(folder)
     assert after.encode("<sigh>a<laugh>") == [before.ids + 3, *after.encode("a"), before.ids + 20]
     assert after.ids == before.ids + 21
-    assert (after.body(TEXT), after.instruct(TEXT)) == (before.body(TEXT), before.instruct(TEXT))
+    assert (after.encode_text(TEXT), after.encode_instruct(TEXT)) == (
+        before.encode_text(TEXT),
+        before.encode_instruct(TEXT),
+    )
     assert after.reserved_in("a <laugh>")
 
 
@@ -149,7 +152,11 @@ def test_tokenizer_in_a_single_file_equals_the_tokenizer_in_three_files(
     if has_config:  # Version 5 of transformers writes this file.
         (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "Qwen2Tokenizer"}))
     after = tokenizer_of(folder)
-    assert (after.body(TEXT), after.instruct(TEXT), after.ids) == (before.body(TEXT), before.instruct(TEXT), before.ids)
+    assert (after.encode_text(TEXT), after.encode_instruct(TEXT), after.ids) == (
+        before.encode_text(TEXT),
+        before.encode_instruct(TEXT),
+        before.ids,
+    )
     assert set(after.reserved) == set(before.reserved)
 
 
@@ -159,4 +166,4 @@ def test_added_tokens_are_read_from_the_older_file_added_tokens_json(folder: Pat
     older = {token["content"]: int(index) for index, token in config["added_tokens_decoder"].items()}
     (folder / "added_tokens.json").write_text(json.dumps(older))
     (folder / "tokenizer_config.json").unlink()
-    assert tokenizer_of(folder).instruct(TEXT) == before.instruct(TEXT)
+    assert tokenizer_of(folder).encode_instruct(TEXT) == before.encode_instruct(TEXT)

@@ -14,7 +14,7 @@ import pytest
 
 from runtime.errors import DiskFull
 from runtime.model import hub as hub_module
-from runtime.model.hub import HubFile, Listing, require_room
+from runtime.model.hub import HubFile, HubListing, require_disk_space
 from tests.conftest import FolderOf
 from tests.support.hub import Hub, serving
 
@@ -63,7 +63,7 @@ def test_interrupted_download_resumes_and_shared_files_are_fetched_once(hub: Hub
     assert (first, again.startswith("bytes="), rest) == ("", True, ["", ""]), "the speech tokenizer is asked for once"
     assert not partial(tmp_path)
     # The folder is the cache of huggingface_hub, so the loader finds the weights and does not request them again.
-    code = f"from runtime.model.checkpoint import resolve; print(resolve('{BASE}'))"
+    code = f"from runtime.model.checkpoint import resolve_folder; print(resolve_folder('{BASE}'))"
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, env=environment(hub, tmp_path), capture_output=True, text=True, check=True)
     fetched = Path(found.stdout.strip())
@@ -136,12 +136,12 @@ def test_repository_without_a_checkpoint_is_refused_before_downloading_weights(
 
 
 def test_download_larger_than_the_disk_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(hub_module, "cache", lambda: tmp_path)
+    monkeypatch.setattr(hub_module, "cache_folder", lambda: tmp_path)
     common = HubFile("speech_tokenizer/model.safetensors", 4 * 10**9, "c" * 64)
-    both = [Listing(name, None, "0" * 40, (common, HubFile(WEIGHTS, 3 * 10**9, name * 64))) for name in "ab"]
-    monkeypatch.setattr(hub_module, "room", lambda: 10 * 10**9)
-    require_room(both)
-    monkeypatch.setattr(hub_module, "room", lambda: 10 * 10**9 - 1)
+    both = [HubListing(name, None, "0" * 40, (common, HubFile(WEIGHTS, 3 * 10**9, name * 64))) for name in "ab"]
+    monkeypatch.setattr(hub_module, "free_cache_bytes", lambda: 10 * 10**9)
+    require_disk_space(both)
+    monkeypatch.setattr(hub_module, "free_cache_bytes", lambda: 10 * 10**9 - 1)
     with pytest.raises(DiskFull) as refused:
-        require_room(both)
+        require_disk_space(both)
     assert (refused.value.code, refused.value.facts["need"]) == ("disk_full", 10.0)

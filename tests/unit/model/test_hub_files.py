@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import CheckpointMissing, CheckpointUnsupported, HubRefused, HubUnreachable, SetUpError
-from runtime.model.checkpoint import resolve
+from runtime.model.checkpoint import resolve_folder
 from tests.conftest import FolderOf
 from tests.support.changed_checkpoint import shard
 from tests.support.hub import COMMIT, Hub, asked_here
@@ -44,7 +44,7 @@ def test_shards_of_any_name_are_fetched_and_other_files_are_not(hub: Hub, folder
     for name in OTHERS:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"\0" * 1000)
-    fetched = resolve(NAME + revision)
+    fetched = resolve_folder(NAME + revision)
     assert names_in(fetched) == wanted
     assert {"talker-00001-of-00002.safetensors", "model.safetensors.index.json"} < wanted
 
@@ -52,11 +52,11 @@ def test_shards_of_any_name_are_fetched_and_other_files_are_not(hub: Hub, folder
 def test_cached_files_are_used_if_the_hub_is_unreachable(hub: Hub) -> None:
     hub.status = 503
     with pytest.raises(HubUnreachable):
-        resolve(NAME)
+        resolve_folder(NAME)
     hub.status = None
-    fetched = resolve(NAME)
+    fetched = resolve_folder(NAME)
     hub.status = 503
-    assert resolve(NAME) == fetched
+    assert resolve_folder(NAME) == fetched
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_unloadable_checkpoint_is_reported_before_downloading(
     (folder / gone).unlink()
     (folder / come).write_bytes(b"\0" * 10)
     with pytest.raises(error, match=word):
-        resolve(NAME)
+        resolve_folder(NAME)
     assert [path for _, path, _ in hub.asked] == [f"/api/models/{NAME}"]
 
 
@@ -89,5 +89,5 @@ def test_unloadable_checkpoint_is_reported_before_downloading(
 def test_refusal_by_the_hub_is_one_sentence(hub: Hub, name: str, gated: bool, error: type[SetUpError]) -> None:
     hub.gated = {NAME} if gated else set()
     with pytest.raises(error) as caught:
-        resolve(name)
+        resolve_folder(name)
     assert "\n" not in str(caught.value)

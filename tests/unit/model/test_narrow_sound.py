@@ -22,7 +22,7 @@ def test_half_precision_audio_is_close_to_float32_and_chunk_and_batch_invariant(
 ) -> None:
     folder = str(folder_of("tiny", "custom_voice"))
     whole = load_checkpoint(folder, CPU, torch.float32).speech_tokenizer.code2wav
-    narrow = load_checkpoint(folder, CPU, torch.float32, sound_dtype=dtype).speech_tokenizer.code2wav
+    narrow = load_checkpoint(folder, CPU, torch.float32, code2wav_dtype=dtype).speech_tokenizer.code2wav
     if not any(getattr(module, "product", None) for module in narrow.modules()):
         pytest.skip("this processor has no such products that keep a row's bits")
     config = narrow.config

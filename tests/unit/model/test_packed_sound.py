@@ -105,7 +105,8 @@ def in_chunks(streams: Streams, slots: list[int], codes: Tensor, ends: list[int]
 def test_kernel_audio_equals_the_pytorch_network_from_the_first_frame(
     folder_of: FolderOf, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "fuses", lambda dtype: False)  # The modules keep their weights, as on a GPU or an NPU.
+    # The modules keep their weights, as on a GPU or an NPU.
+    monkeypatch.setattr(native, "supports_convolution", lambda dtype: False)
     checkpoint = load_checkpoint(str(folder_of(spec, "base")), CPU, torch.float32)
     network = checkpoint.speech_tokenizer.code2wav
     codes = codes_of(network, 2, 4)

@@ -20,7 +20,7 @@ from runtime.model.products import (
     MIN_SEPARATE_PRODUCT_ROWS,
     Conv,
     Linear,
-    Table,
+    MappedEmbedding,
     TransposedConv,
     lay_out,
     linear,
@@ -239,7 +239,7 @@ def test_bfloat16_upsampling_is_batch_invariant_and_close_to_pytorch(
 
 
 def test_half_precision_embedding_table_gives_the_same_rows() -> None:
-    table, published = Table(6, 4), numbers(6, 4).bfloat16()
+    table, published = MappedEmbedding(6, 4), numbers(6, 4).bfloat16()
     table.weight, table.dtype = nn.Parameter(published, requires_grad=False), torch.float32
     ids = torch.tensor([[5, 0], [3, 3]])
     assert torch.equal(table(ids), published.float()[ids])

@@ -15,7 +15,7 @@ from runtime.model.config_files import read_model_config
 from runtime.model.speaker_encoder import SpeakerEncoder
 from runtime.model.speech_encoder import SpeechEncoder
 from runtime.model.talker import Talker
-from runtime.model.weights import on_meta, published_places
+from runtime.model.weights import on_meta, tensor_destinations
 from runtime.request import Layout, Mode
 from tests.unit.model.published import VARIANTS, keys, speech_tokenizer_config, write_configs
 
@@ -42,7 +42,7 @@ def shapes_of(folder: Path) -> Shapes:
     return {
         key: place.shape
         for prefix, network in networks.items()
-        for key, place in published_places(network, prefix).items()
+        for key, place in tensor_destinations(network, prefix).items()
     }
 
 
@@ -66,7 +66,7 @@ def test_the_speech_tokenizer_has_the_published_keys_and_shapes() -> None:
     ours = {
         key: place.shape
         for prefix, network in (("decoder.", decoder), ("encoder.", encoder))
-        for key, place in published_places(network, prefix).items()
+        for key, place in tensor_destinations(network, prefix).items()
     }
     assert ours == keys("tok")
     assert sum(prod(shape) for shape in ours.values()) == 170_557_441

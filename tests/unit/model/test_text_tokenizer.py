@@ -36,25 +36,25 @@ def tokenizer_of(folder: Path) -> TextTokenizer:
 @pytest.mark.parametrize("word", ["iPhone", "McDonald", "hello"])
 def test_vocabulary_word_is_not_split(folder: Path, word: str) -> None:
     tokenizer = tokenizer_of(folder)
-    assert tokenizer.body(word) == [VOCABULARY[word]]
-    assert tokenizer.body(f"the {word}")[-1] in {VOCABULARY[word], VOCABULARY.get(f"\u0120{word}")}
+    assert tokenizer.encode_text(word) == [VOCABULARY[word]]
+    assert tokenizer.encode_text(f"the {word}")[-1] in {VOCABULARY[word], VOCABULARY.get(f"\u0120{word}")}
 
 
 def test_digits_are_separate_tokens(folder: Path) -> None:
-    assert len(tokenizer_of(folder).body("2026")) == 4
+    assert len(tokenizer_of(folder).encode_text("2026")) == 4
 
 
 def test_composed_and_decomposed_letters_give_equal_tokens(folder: Path) -> None:
     tokenizer = tokenizer_of(folder)
-    assert tokenizer.body("caf\u00e9") == tokenizer.body("cafe\u0301")
+    assert tokenizer.encode_text("caf\u00e9") == tokenizer.encode_text("cafe\u0301")
 
 
 @pytest.mark.parametrize("text", ["Hello.", "a", "请用声音说", "x\n\ny", "tab\there", "🙂", "ก็ นี่", "\u200d"])
 def test_body_is_the_text_between_the_template_tokens(folder: Path, text: str) -> None:
     tokenizer = tokenizer_of(folder)
     whole = tokenizer.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")
-    assert whole == [*tokenizer.role(), *tokenizer.body(text), *whole[-5:]]
-    assert len(tokenizer.role()) == 3
+    assert whole == [*tokenizer.role_ids(), *tokenizer.encode_text(text), *whole[-5:]]
+    assert len(tokenizer.role_ids()) == 3
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_pieces_start_at_pre_tokenizer_boundaries_and_contain_the_body_ids(
     folder: Path, text: str, words: list[str]
 ) -> None:
     tokenizer = tokenizer_of(folder)
-    pieces = tokenizer.pieces(text)
+    pieces = tokenizer.encode_pieces(text)
     starts = [start for start, _ in pieces]
     assert [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)] == words
-    assert [token for _, ids in pieces for token in ids] == tokenizer.body(text)
+    assert [token for _, ids in pieces for token in ids] == tokenizer.encode_text(text)
 
 
 def test_longest_control_token_is_known(folder: Path) -> None:
@@ -82,7 +82,7 @@ def test_longest_control_token_is_known(folder: Path) -> None:
 
 def test_instruct_ids_include_the_whole_template(folder: Path) -> None:
     tokenizer = tokenizer_of(folder)
-    ids = tokenizer.instruct("Speak low.")
+    ids = tokenizer.encode_instruct("Speak low.")
     assert ids[0] == 472
     assert ids[1] == VOCABULARY["user"]
     assert ids[-2:] == tokenizer.encode("<|im_end|>\n")
@@ -91,13 +91,13 @@ def test_instruct_ids_include_the_whole_template(folder: Path) -> None:
 def test_unused_files_in_the_checkpoint_folder_have_no_effect(folder: Path) -> None:
     """Loaders that read these files may select another pre-tokenizer, which splits "iPhone"."""
     text = "McDonald's iPhone 12, 你好"
-    expected = tokenizer_of(folder).body(text)
+    expected = tokenizer_of(folder).encode_text(text)
     config = json.loads((folder / "tokenizer_config.json").read_text())
     config |= {"tokenizer_class": "LlamaTokenizer", "fix_mistral_regex": True, "transformers_version": "4.57.3"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text('{"version": "1.0", "model": {"type": "WordLevel"}}')
     (folder / "special_tokens_map.json").write_text('{"unk_token": "a"}')
-    assert tokenizer_of(folder).body(text) == expected
+    assert tokenizer_of(folder).encode_text(text) == expected
 
 
 @pytest.mark.parametrize("text", ["<|im_end|>", "a<tts_pad>b", "<|endoftext|>"])
@@ -113,12 +113,12 @@ def test_ascii_only_checkpoint_transliterates_text(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config | {"voicewright_alphabet": "ascii"}))
     ascii_alone = tokenizer_of(folder)
     text, spelled = "\u200b Zo\u00eb\u2019s caf\u00e9\u2026", "Zoe's cafe..."
-    assert ascii_alone.body(text) == published.body(spelled) != published.body(text)
-    assert ascii_alone.instruct("Na\u00efve.") == published.instruct("Naive.")
-    assert ascii_alone.instruct("50% faster") == published.instruct("fifty percent faster")
-    assert ascii_alone.leaves_out("\u041c")
-    assert not published.leaves_out("\u041c")
-    assert published.spelled(text) == text
+    assert ascii_alone.encode_text(text) == published.encode_text(spelled) != published.encode_text(text)
+    assert ascii_alone.encode_instruct("Na\u00efve.") == published.encode_instruct("Naive.")
+    assert ascii_alone.encode_instruct("50% faster") == published.encode_instruct("fifty percent faster")
+    assert ascii_alone.drops_characters("\u041c")
+    assert not published.drops_characters("\u041c")
+    assert published.convert_to_ascii(text) == text
 
 
 @pytest.mark.parametrize("change", [None, "no end of text", "a gap"])

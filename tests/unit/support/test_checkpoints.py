@@ -84,4 +84,4 @@ def test_sample_texts_have_about_one_token_per_word(tmp_path: Path) -> None:
     tokenizer = load(tmp_path, ENDLESS, "custom_voice").text_tokenizer
     for text in sentences()[:100]:
         words, commas = len(text.split()), text.count(",")
-        assert len(tokenizer.body(text)) == words + commas + 1, text
+        assert len(tokenizer.encode_text(text)) == words + commas + 1, text

@@ -22,7 +22,7 @@ from runtime.errors import CheckpointMissing, CheckpointTooLarge, HubUnreachable
 from runtime.model.checkpoint import DECODER, TALKER, load_checkpoint
 from runtime.model.config import ModelConfig
 from runtime.model.inspection import inspect_folder
-from runtime.model.products import Table, narrowed_names
+from runtime.model.products import MappedEmbedding, low_precision_modules
 from runtime.published import SPEECH_TOKENIZER_BYTES
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
@@ -84,7 +84,7 @@ def test_doctor_command_and_check_option_report_the_same_memory(folder: Path, mo
     need = check(Settings(models=(str(folder),), engine=engine)).need
     assert need == row.once + 3 * row.slot
     code2wav = inspect_folder(folder).networks[DECODER]
-    names = [] if NARROW is torch.float32 else narrowed_names(code2wav, NARROW)
+    names = [] if NARROW is torch.float32 else low_precision_modules(code2wav, NARROW)
     narrowed = sum(code2wav.get_parameter(f"{name}.weight").nbytes for name in names)
     fewer = (folder / WEIGHTS).stat().st_size / 2 + narrowed / 2
     assert row.once - chosen["bfloat16"].once == pytest.approx(fewer, rel=0.05)
@@ -117,7 +117,7 @@ def test_memory_of_a_published_checkpoint_follows_from_its_configuration(
     weights = {row.dtype: row.once - memory.PROCESS_BYTES for row in diagnosis.memory.rows}
     narrower = (4 - NARROW.itemsize) * NARROWED[NARROW]
     modules = inspect_folder(tmp_path).networks[TALKER].modules()
-    tables = sum(module.weight.numel() for module in modules if isinstance(module, Table)) - TEXT_TABLE
+    tables = sum(module.weight.numel() for module in modules if isinstance(module, MappedEmbedding)) - TEXT_TABLE
     assert weights["bfloat16"] == 2 * (parameters - TEXT_TABLE) + SPEECH_TOKENIZER_BYTES - narrower
     assert weights["float32"] == 4 * (parameters - TEXT_TABLE) - 2 * tables + SPEECH_TOKENIZER_BYTES
     assert weights["int4"] < weights["int8"] < weights["float32"]
@@ -282,7 +282,7 @@ def test_memory_mapped_embedding_table_is_not_counted_as_memory(folder: Path, mo
     lying = sum(
         4 * module.weight.numel()
         for module in inspect_folder(folder).networks[TALKER].modules()
-        if isinstance(module, Table) and module.weight.numel() * table.element_size() >= table.nbytes
+        if isinstance(module, MappedEmbedding) and module.weight.numel() * table.element_size() >= table.nbytes
     )
     assert before - float32() == lying >= 4 * table.numel()
 

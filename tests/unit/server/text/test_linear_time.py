@@ -12,7 +12,7 @@ import pytest
 
 from runtime.engine.text.splitting import Splitter
 from runtime.markdown.growing import GrowingMarkdown
-from runtime.model.english_reading import GrowingReading
+from runtime.model.english_normalizer import StreamingNormalizer
 from runtime.request import Split
 from runtime.server.omni.sentences import Sentences
 from runtime.settings import Limits
@@ -36,7 +36,7 @@ STAGES: dict[str, Stage] = {
     "dictionary": lambda: GrowingPronunciation(dictionary_of(WORDS, tag_pattern(Limits(), brackets=True))).add,
     "tags": lambda: InlineTags(Limits(max_pauses_s=math.inf)).add,
     "spelling": lambda: Spelling().add,
-    "reading": lambda: GrowingReading().add,
+    "reading": lambda: StreamingNormalizer().add,
     "sentences": lambda: Sentences(Split.SENTENCE).add,
     "clauses": lambda: Sentences(Split.CLAUSE, Limits()).add,
     "splitter": lambda: Splitter(Split.CLAUSE, 400).add,

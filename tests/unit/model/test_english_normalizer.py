@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.model.ascii_spelling import in_ascii
-from runtime.model.english_reading import SYMBOLS, GrowingReading, read_english
+from runtime.model.ascii_spelling import to_ascii
+from runtime.model.english_normalizer import SYMBOLS, StreamingNormalizer, normalize_english
 from tests.support.examples import examples
 from tests.support.least_times import least_times
 
@@ -75,12 +75,12 @@ FRAGMENTS = (
     ],
 )
 def test_text_is_normalized_as_an_english_reader_speaks_it(text: str, reading: str) -> None:
-    assert read_english(text) == reading
+    assert normalize_english(text) == reading
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
 def test_single_symbol_is_spoken_by_its_name(symbol: str) -> None:
-    assert read_english(symbol).strip() == SYMBOLS[symbol]
+    assert normalize_english(symbol).strip() == SYMBOLS[symbol]
 
 
 @settings(max_examples=examples(1000), deadline=None)
@@ -89,24 +89,24 @@ def test_single_symbol_is_spoken_by_its_name(symbol: str) -> None:
     cuts=st.lists(st.integers(0, 60), max_size=4).map(sorted),
 )
 def test_streamed_text_is_read_like_the_complete_text(text: str, cuts: list[int]) -> None:
-    growing, whole = GrowingReading(), GrowingReading()
+    growing, whole = StreamingNormalizer(), StreamingNormalizer()
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     pieces[-1:] = [text[cuts[-1] if cuts else 0 :]]
     said = "".join(map(growing.add, pieces)) + growing.flush()
     assert said == whole.add(text) + whole.flush()
-    assert read_english(text).strip() == said.strip()
+    assert normalize_english(text).strip() == said.strip()
 
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.text(max_size=40))
 def test_normalized_text_is_ascii_without_parts_of_a_control_token(text: str) -> None:
-    reading = read_english(in_ascii(text))
+    reading = normalize_english(to_ascii(text))
     assert reading.isascii()
     assert not re.search("[<>|]", reading)
 
 
 def test_plain_words_wait_only_for_the_next_word() -> None:
-    growing = GrowingReading()
+    growing = StreamingNormalizer()
     assert [growing.add(piece) for piece in ("Hello", " world", " of", " words", ".")] == [
         "",
         "Hello ",
@@ -119,7 +119,7 @@ def test_plain_words_wait_only_for_the_next_word() -> None:
 @pytest.mark.parametrize("unit", ["1", "a.", "1 2 3,000 ", "+1 (", "10:", "-1", "$ ", "IX", "aaa"])
 def test_normalization_time_is_linear_in_the_text(unit: str) -> None:
     def seconds(count: int) -> float:
-        growing, text = GrowingReading(), (unit * count)[:count]
+        growing, text = StreamingNormalizer(), (unit * count)[:count]
         begin = time.thread_time()
         for start in range(0, count, 2):
             growing.add(text[start : start + 2])

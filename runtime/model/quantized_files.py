@@ -19,13 +19,13 @@ from runtime.model.products import Linear
 VALUES, SCALES, OFFSETS = "values", "steps", "middles"
 
 
-def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict[str, TensorHeader]:
+def quantized_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict[str, TensorHeader]:
     """Return the headers that a network's quantized tensors must have in a file, by key.
 
     The network may be on the meta device.
     """
     headers: dict[str, TensorHeader] = {}
-    for name, module in linears(network):
+    for name, module in quantized_linears(network):
         N, K = module.out_features, module.in_features
         is_four = kind is Quantization.INT4 and supports_int4(N, K)
         headers[f"{prefix}{name}.{VALUES}"] = TensorHeader((N, K // 2), "U8") if is_four else TensorHeader((N, K), "I8")
@@ -37,12 +37,12 @@ def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict
     return headers
 
 
-def linears(network: nn.Module) -> Iterator[tuple[str, Linear]]:
+def quantized_linears(network: nn.Module) -> Iterator[tuple[str, Linear]]:
     """Yield the name and the module of each linear layer that a quantization changes."""
     return ((name, module) for name, module in network.named_modules() if isinstance(module, Linear))
 
 
-def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
+def quantized_tensors(name: str, weights: Rounded) -> dict[str, Tensor]:
     """Return the tensors that store a quantized layer in a file, by key."""
     if isinstance(weights, Int8):
         return {f"{name}.{VALUES}": weights.values, f"{name}.{SCALES}": weights.scales}
@@ -54,7 +54,7 @@ def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
     }
 
 
-def weights_from(name: str, tensor: Callable[[str], Tensor], has_middles: bool) -> Rounded:
+def read_quantized_weights(name: str, tensor: Callable[[str], Tensor], has_middles: bool) -> Rounded:
     """Read the quantized weights of a linear layer from a file.
 
     Args:

@@ -17,9 +17,9 @@ from runtime.engine.capacity.doctor import check, diagnose
 from runtime.engine.engine import Engine
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported, InvalidSetting, StorageFailed
 from runtime.model import weights
-from runtime.model.checkpoint import load_checkpoint, settle_quantization
+from runtime.model.checkpoint import choose_loaded_quantization, load_checkpoint
 from runtime.model.inspection import inspect_folder
-from runtime.model.products import Table
+from runtime.model.products import MappedEmbedding
 from runtime.model.quantize import quantize as write
 from runtime.quantize import quantize
 from runtime.settings import EngineSettings, Settings
@@ -97,9 +97,9 @@ def test_devices_without_quantized_products_refuse_a_quantized_file(kind: Quanti
 
 
 def test_gpu_accepts_int8_files_and_refuses_int4() -> None:
-    assert settle_quantization("here", Quantization.INT8, None, "cuda") is Quantization.INT8
+    assert choose_loaded_quantization("here", Quantization.INT8, None, "cuda") is Quantization.INT8
     with pytest.raises(CheckpointUnsupported, match="the device is cuda, and int4 needs a CPU"):
-        settle_quantization("here", Quantization.INT4, None, "cuda")
+        choose_loaded_quantization("here", Quantization.INT4, None, "cuda")
 
 
 def test_existing_folder_is_not_overwritten(written: Path, folder_of: FolderOf) -> None:
@@ -148,7 +148,7 @@ def test_embedding_tables_in_their_stored_dtype_give_the_same_codes(
     for checkpoint, dtype in ((cast, torch.float32), (kept, torch.bfloat16), (mapped, torch.bfloat16)):
         talker = checkpoint.talker
         for table in (talker.model.text_embedding, *talker.code_predictor.model.codec_embedding):
-            assert isinstance(table, Table)
+            assert isinstance(table, MappedEmbedding)
             assert table.weight.dtype is dtype
         assert torch.equal(talker.model.text_embedding.rows, cast.talker.model.text_embedding.rows)
         assert np.array_equal(speak(engine_of(checkpoint, slots=1), REQUEST).codes, expected)

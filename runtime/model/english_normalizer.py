@@ -148,7 +148,7 @@ _JOINS_NEXT = re.compile(
 _MARK_AT_END = re.compile(r"(?<![^\s\"'(])(?!(?:dept|approx|prof|etc|www|https?)\b)[A-Za-z]?[a-z]{3,}(?=[.,;:!?]+\Z)")
 
 
-class GrowingReading:
+class StreamingNormalizer:
     """Incremental text normalization for streamed text.
 
     The concatenated results of `add` and `flush` are the complete text in normalized form.
@@ -172,7 +172,7 @@ class GrowingReading:
         return self._read_to(len(self.pending))
 
     @property
-    def holds_words(self) -> bool:
+    def has_pending_words(self) -> bool:
         """True if the pending text, which was not returned yet, contains words."""
         return self.pending.strip(" \n.,;:!?\"'()") != ""
 
@@ -184,12 +184,12 @@ class GrowingReading:
         return _read(text, start, start + end)
 
 
-def read_english(text: str) -> str:
+def normalize_english(text: str) -> str:
     """Return a complete text in normalized form, with numbers and symbols as words."""
-    return GrowingReading().add(f"{text}\n").removesuffix("\n")
+    return StreamingNormalizer().add(f"{text}\n").removesuffix("\n")
 
 
-def has_note_marks(text: str) -> bool:
+def has_footnote_marks(text: str) -> bool:
     """True if the text has superscript footnote marks, which are not spoken."""
     return _NOTED.search(text) is not None
 
