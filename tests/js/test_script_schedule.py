@@ -71,6 +71,19 @@ def test_estimated_duration_follows_the_pace_of_the_complete_lines(node: Node) -
     assert end - start == pytest.approx(0.8 * expected[-1], rel=0.05)
 
 
+def test_layout_reads_each_line_once(node: Node) -> None:
+    body = """async () => {
+      const { Script } = await import('/js/script/document.js');
+      const { clipsOf } = await import('/js/script/schedule.js');
+      const read = [];
+      const segmentsOf = ({ text }) => (read.push(text), [{ text, key: text }]);
+      const lines = ['One.', 'Two.', 'Three.'].map((text) => ({ text }));
+      clipsOf(new Script({ lines }), { segmentsOf, takeOf: () => null, state: () => ({ state: '' }) });
+      return read;
+    }"""
+    assert node.evaluate(body) == ["One.", "Two.", "Three."]
+
+
 @pytest.mark.parametrize("text", ["", "…"])
 def test_empty_script_has_no_clips(node: Node, text: str) -> None:
     assert laid_out(node, [{"text": text}]) == []

@@ -45,8 +45,9 @@ export function heightOf(level) {
  *
  * The player, the timeline and the export use the same positions.
  *
- * @typedef {import('./making.js').Segment & {sound: SegmentTake|null, start: number, length: number}} PlacedSegment
- *   sound: take, or null if not generated; start: position in the full audio in samples
+ * @typedef {import('./making.js').Segment & {sound: SegmentTake|null, expected: number, pace: {made: number, expected: number}, start: number, length: number}} PlacedSegment
+ *   sound: take, or null if not generated; expected: usual length of the text; pace: lengths of the takes of its voice;
+ *   start: position in the full audio. All are in samples.
  *
  * @typedef {import('./making.js').SegmentTake} SegmentTake
  *
@@ -63,6 +64,11 @@ export function samplesOf(seconds) {
   return Math.round(seconds * SAMPLE_RATE);
 }
 
+// Pace of a voice relative to the expected pace. Until there is more audio than `EXPECTED_SAMPLES`, it is close to 1.
+const EXPECTED_SAMPLES = 3 * SAMPLE_RATE;
+const MIN_PACE = 0.5; // Outside this range of paces, the text was probably not spoken correctly.
+const MAX_PACE = 2;
+
 /**
  * Return a clip with position and length for each line that has text or pauses.
  *
@@ -72,55 +78,38 @@ export function samplesOf(seconds) {
  * @returns {Clip[]}
  */
 export function clipsOf(script, maker) {
+  /** Samples of the complete takes by voice. @type {Map<string, PlacedSegment['pace']>} */
+  const paces = new Map();
+  /** @param {import('./making.js').Segment} segment @returns {PlacedSegment} */
+  const read = (segment) => {
+    const sound = maker.takeOf(segment);
+    const expected = expectedSamples(segment);
+    const pace = paces.get(voiceOf(segment)) ?? { made: EXPECTED_SAMPLES, expected: EXPECTED_SAMPLES };
+    paces.set(voiceOf(segment), pace);
+    if (sound && !isReceiving(sound) && sound.samples >= MIN_PACE * expected && sound.samples <= MAX_PACE * expected) {
+      pace.made += sound.samples;
+      pace.expected += expected;
+    }
+    return { ...segment, sound, expected, pace, start: 0, length: 0 };
+  };
   /** @type {Clip[]} */
   const clips = [];
-  const paceOf = measurePaces(script, maker);
-  let end = 0;
   for (const line of script.lines) {
-    const plan = maker.segmentsOf(line);
-    if (plan.length === 0) continue;
-    const before = clips.at(-1);
-    const start = before ? end + samplesOf(script.gapAfter(before.line)) : 0;
-    end = start;
-    const parts = plan.map((part) => {
-      const sound = maker.takeOf(part);
-      const placed = { ...part, sound, start: end, length: lengthOf(part, sound, paceOf(part)) };
-      end += placed.length;
-      return placed;
-    });
-    clips.push({ line, state: maker.state(line).state, start, end, parts });
+    const parts = maker.segmentsOf(line).map(read);
+    if (parts.length > 0) clips.push({ line, state: maker.state(line).state, start: 0, end: 0, parts });
+  }
+  // The lengths are estimated after the paces of all lines are known.
+  let end = 0;
+  for (const [at, clip] of clips.entries()) {
+    if (at > 0) end += samplesOf(script.gapAfter(clips[at - 1].line));
+    clip.start = end;
+    for (const part of clip.parts) {
+      Object.assign(part, { start: end, length: lengthOf(part) });
+      end += part.length;
+    }
+    clip.end = end;
   }
   return clips;
-}
-
-// Pace of a voice relative to the expected pace. Until there is more audio than `EXPECTED_SAMPLES`, it is close to 1.
-const EXPECTED_SAMPLES = 3 * SAMPLE_RATE;
-const MIN_PACE = 0.5; // Outside this range of paces, the text was probably not spoken correctly.
-const MAX_PACE = 2;
-
-/**
- * Return a function that returns the pace of a segment's voice.
- *
- * The pace is measured in the complete takes of the script.
- *
- * @param {import('./document.js').Script} script @param {import('./making.js').Maker} maker
- * @returns {(segment: import('./making.js').Segment) => number}
- */
-function measurePaces(script, maker) {
-  /** @type {Map<string, {made: number, expected: number}>} */
-  const sums = new Map();
-  for (const segment of script.lines.flatMap((line) => maker.segmentsOf(line))) {
-    const take = maker.takeOf(segment);
-    if (!take || isReceiving(take)) continue;
-    const usual = expectedSamples(segment);
-    if (take.samples < MIN_PACE * usual || take.samples > MAX_PACE * usual) continue;
-    const { made, expected } = sums.get(voiceOf(segment)) ?? { made: EXPECTED_SAMPLES, expected: EXPECTED_SAMPLES };
-    sums.set(voiceOf(segment), { made: made + take.samples, expected: expected + usual });
-  }
-  return (segment) => {
-    const sum = sums.get(voiceOf(segment));
-    return sum ? sum.made / sum.expected : 1;
-  };
 }
 
 /** Return a text that identifies the voice of a segment. @param {import('./making.js').Segment} segment */
@@ -144,15 +133,9 @@ function expectedSamples(segment) {
   return samples;
 }
 
-/**
- * Return the length of a segment in samples, which is estimated without audio.
- *
- * @param {import('./making.js').Segment} segment
- * @param {SegmentTake|null} take
- * @param {number} pace
- */
-function lengthOf(segment, take, pace) {
-  if (segment.silence) return samplesOf(segment.silence);
-  if (take && !isReceiving(take)) return take.samples;
-  return Math.max(Math.round(pace * expectedSamples(segment)), take?.samples ?? 0);
+/** Return the length of a segment in samples, which is estimated without audio. @param {PlacedSegment} segment */
+function lengthOf({ silence, sound, expected, pace }) {
+  if (silence) return samplesOf(silence);
+  if (sound && !isReceiving(sound)) return sound.samples;
+  return Math.max(Math.round((pace.made / pace.expected) * expected), sound?.samples ?? 0);
 }
