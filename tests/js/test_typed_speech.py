@@ -60,3 +60,36 @@ def test_edit_is_computed_from_the_text_before_and_after(
 def test_positions_in_the_text_are_updated_after_an_edit(node: Node) -> None:
     edit = {"start": 2, "removed": 3, "added": 1}
     assert [node.call(MODULE, "positionAfterEdit", position, edit) for position in (0, 2, 3, 5, 8)] == [0, 2, 2, 3, 6]
+
+
+# The take has 1.6 s of audio, but the estimated duration of its clauses is several seconds.
+MARKED_CLAUSE = """async ({ begun, state, idle, at }) => {
+  const { TypedSpeech } = await import('/js/speak/typed_speech.js');
+  const { startTimesOf } = await import('/js/speak/sounding_text.js');
+  const texts = ['The boat came back in the evening,', ' and nobody in the village knew it.', ' Then it rained.'];
+  let to = 0;
+  const clauses = texts.map((text, at) => ({ text, from: to, to: (to += text.length), begun: begun[at] }));
+  const arrivedAt = performance.now() - idle;
+  const take = { state, seconds: 1.6, arrivals: [{ arrivedAt, samples: 1 }] };
+  const typed = Object.setPrototypeOf({ take, clauses, sentAt: arrivedAt - 1 }, TypedSpeech.prototype);
+  const range = typed.rangeAt((lengths, from, total) => startTimesOf(lengths, [], total), at);
+  return clauses.findIndex((clause) => clause.to === range.to);
+}"""
+
+
+@pytest.mark.parametrize(
+    ("begun", "state", "idle", "at", "marked"),
+    [
+        ([0, None, None], "receiving", 0, 1.5, 0),  # The pace is unknown.
+        ([0, None, None], "done", 0, 0.1, 0),
+        ([0, None, None], "done", 0, 0.8, 1),
+        ([0, None, None], "done", 0, 1.5, 2),
+        ([0, None, None], "receiving", 1500, 1.5, 2),  # All audio has arrived.
+        ([0, None, 1.2], "receiving", 0, 1.1, 1),  # The third clause begins at a known time.
+    ],
+)
+def test_clause_of_a_fast_voice_is_marked(
+    node: Node, begun: list[float | None], state: str, idle: int, at: float, marked: int
+) -> None:
+    given = {"begun": begun, "state": state, "idle": idle, "at": at}
+    assert node.evaluate(MARKED_CLAUSE, given) == marked

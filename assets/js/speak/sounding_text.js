@@ -264,10 +264,10 @@ export class SentenceHighlight {
    */
   typedRange(take, at) {
     const pauses = pausesOf(Peaks.of(take));
-    /** @param {number[]} lengths @param {number} start */
-    const beginnings = (lengths, start) => {
+    /** @param {number[]} lengths @param {number} start @param {number|null} total */
+    const beginnings = (lengths, start, total) => {
       const later = pauses.filter(({ from }) => from > start).map(({ from, to }) => ({ from: from - start, to: to - start }));
-      return startTimesOf(lengths, later, null, this.studio.paces.paceOf(take));
+      return startTimesOf(lengths, later, total, this.studio.paces.paceOf(take));
     };
     return this.typed.rangeAt(beginnings, at);
   }

@@ -16,6 +16,8 @@ const IN_WORD_PAUSE_MS = 1500; // A pause after a letter must be longer to end a
 const IDLE_TIMEOUT_MS = 120_000;
 const MAX_SENT_CHARS = 1000; // Longer texts, such as pasted ones, are sent in parts.
 const CLAUSE_TIMEOUT_MS = 250; // All audio of a clause has arrived if nothing arrives for this time.
+// A slow runtime has longer gaps in its audio. After this time without audio, the pace of the last clauses is known.
+const SPOKEN_TIMEOUT_MS = 1000;
 
 // Marks that occur in numbers, addresses and abbreviations need a space after them.
 const CLAUSE_END = /(?<=(?:^|\s)["'“‘«(]*[\p{L}\p{M}'’-]+)[,;!?]|[.,;:!?]["'”’»)]*\s|[。！？｡，；：、…—\n]|\s[-–]\s/gu;
@@ -281,8 +283,7 @@ export class TypedSpeech {
       take.addEventListener('error', () => this.take === take && this.end());
       studio.catalogue.remember(room.chosen);
     } else if (this.take) {
-      const last = this.take.arrivals.at(-1)?.arrivedAt ?? Infinity;
-      if (last > this.sentAt && now - last > CLAUSE_TIMEOUT_MS) begun = this.take.seconds;
+      begun = this.endAfter(CLAUSE_TIMEOUT_MS);
       studio.stage.player.expectPause();
       this.take.extend(gap + text, spoken);
     }
@@ -296,9 +297,22 @@ export class TypedSpeech {
   }
 
   /**
+   * Return the end of the sent clauses in seconds, or null if more audio may arrive.
+   *
+   * @param {number} timeoutMs all audio has arrived if nothing arrives for this time
+   */
+  endAfter(timeoutMs) {
+    const { take, sentAt } = this;
+    const last = take?.arrivals.at(-1)?.arrivedAt ?? Infinity;
+    const isWhole = take?.state === 'done' || (last > sentAt && performance.now() - last > timeoutMs);
+    return take && isWhole ? take.seconds : null;
+  }
+
+  /**
    * Return the character range of the clause that is spoken, or null if it has changed.
    *
-   * @param {(lengths: number[], from: number) => number[]} beginnings estimates the start times of clauses that follow a known time
+   * @param {(lengths: number[], from: number, total: number|null) => number[]} beginnings estimates the start times of clauses
+   * after a known time, whose total duration may be known
    * @param {number} at position in the take in seconds
    */
   rangeAt(beginnings, at) {
@@ -307,7 +321,8 @@ export class TypedSpeech {
     const next = clauses.findIndex(({ begun }, index) => index > first && begun !== null);
     const here = clauses.slice(first, next < 0 ? undefined : next);
     const from = clauses[first]?.begun ?? 0;
-    const starts = beginnings(here.map(({ text }) => expectedSeconds(untagged(text))), from);
+    const end = clauses[next]?.begun ?? this.endAfter(SPOKEN_TIMEOUT_MS);
+    const starts = beginnings(here.map(({ text }) => expectedSeconds(untagged(text))), from, end && end > from ? end - from : null);
     const found = here[Math.max(0, starts.findLastIndex((start) => from + start <= at))];
     if (!found || found.to <= found.from) return null;
     return { from: found.from + found.text.search(/\S/u), to: found.to };
