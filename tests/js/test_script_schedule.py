@@ -144,6 +144,34 @@ def test_export_waits_while_the_studio_restarts_and_shows_the_time_left(node: No
     assert held == ["Six."], "takes that the studio has are released, except one that lacks words"
 
 
+def test_time_left_of_an_export_is_estimated_from_the_audio_of_unfinished_lines(node: Node) -> None:
+    body = """async () => {
+      const { collectClips } = await import('/js/script/export.js');
+      const { Maker } = await import('/js/script/making.js');
+      const { expectedSeconds } = await import('/js/common/text.js');
+      let now = 0;
+      performance.now = () => now;
+      const maker = new Maker({ t: (key) => key, api: {} }, { uniqueNameOf: () => '' });
+      const text = 'A long line, whose audio takes a few seconds.';
+      maker.script = { lines: [{ id: 'a', text }], indexOf: () => 0, gapAfter: () => 0 };
+      maker.segmentsOf = ({ text }) => [{ text, key: text }];
+      let finish;
+      maker.make = () => new Promise((resolve) => (finish = () => resolve([])));
+      const progress = [];
+      const collected = collectClips(maker, (made, of, left, share) => progress.push([left, share]));
+      maker.storedTakes.set(text, { samples: expectedSeconds(text) * 24000 * 0.25 });
+      now = 3000;
+      maker.changed();
+      finish();
+      await collected;
+      maker.changed();
+      return progress;
+    }"""
+    first, second, last = node.evaluate(body)
+    assert (first, last) == ([None, 0], [None, 1])
+    assert second == pytest.approx([9, 0.25], rel=0.01)  # A quarter is received after 3 s.
+
+
 def test_export_makes_four_lines_at_a_time_and_keeps_their_order(node: Node) -> None:
     body = """async () => {
       const { collectClips } = await import('/js/script/export.js');

@@ -25,7 +25,7 @@ const RETRY_MS = 2000;
 const RESTART_TIMEOUT_MS = 600_000; // Maximum time to wait for a restart of the studio or the runtime.
 // Several lines are generated at the same time, so that the engine can batch them and does not wait for the studio.
 const MAX_LINES_IN_FLIGHT = 4;
-const MIN_MEASURED_MS = 5000; // The remaining time is estimated after this much generation time.
+const MIN_MEASURED_MS = 2000; // The remaining time is estimated after this much generation time.
 
 /**
  * Run an action, and repeat it while the studio or the runtime is unavailable.
@@ -51,33 +51,39 @@ async function retry(action, onAway) {
   }
 }
 
-/**
- * Estimate of the time until all lines of an export are generated.
- *
- * The estimate is based on the lines that are complete.
- */
+/** Estimate of the remaining time of an export, from the received audio. */
 export class TimeLeft {
   /**
    * Create an estimate for some lines.
    *
-   * @param {import('./document.js').Line[]} lines lines that are not generated yet
+   * @param {import('./making.js').Maker} maker
+   * @param {import('./document.js').Line[]} lines lines that are not generated yet, in order
    */
-  constructor(lines) {
+  constructor(maker, lines) {
+    this.maker = maker;
+    this.lines = lines;
     this.begun = performance.now();
     this.all = lines.reduce((sum, line) => sum + expectedSeconds(line.text), 0);
     this.made = 0;
   }
 
-  /** Count a line that is now complete. @param {import('./document.js').Line} line */
-  add({ text }) {
-    this.made += expectedSeconds(text);
+  /** Count the first line as complete. */
+  completeLine() {
+    this.made += expectedSeconds(this.lines.shift()?.text ?? '');
+  }
+
+  /** Share of the audio that was received, from 0 to 1. */
+  get share() {
+    const received = (/** @type {import('./document.js').Line} */ line) => Math.min(this.maker.state(line).seconds, expectedSeconds(line.text));
+    const made = this.lines.slice(0, MAX_LINES_IN_FLIGHT).reduce((sum, line) => sum + received(line), this.made);
+    return this.all && made / this.all;
   }
 
   /** Remaining time in seconds, or null while there is too little data. */
   get seconds() {
     const ms = performance.now() - this.begun;
-    if (ms < MIN_MEASURED_MS || this.made === 0) return null;
-    return (ms / 1000) * (this.all / this.made - 1);
+    const { share } = this;
+    return ms < MIN_MEASURED_MS || share === 0 ? null : (ms / 1000) * (1 / share - 1);
   }
 }
 
@@ -88,7 +94,8 @@ export class TimeLeft {
  * first clip.
  *
  * @param {import('./making.js').Maker} maker
- * @param {(made: number, of: number, left: number|null) => void} onProgress  left: remaining seconds, or null if unknown
+ * @param {(made: number, of: number, left: number|null, share: number) => void} onProgress  left: remaining seconds, or null
+ * if unknown; share: share of the missing audio that was received
  * @param {boolean} [isTimed] true if lines start at the times of their subtitles
  * @param {() => void} [onAway] called while the studio or the runtime is unavailable
  * @param {import('./document.js').Line[]} [wanted] lines to export, by default all lines
@@ -100,30 +107,38 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
   if (!script) return { clips: [], chapters: [] };
   const lines = wanted.filter((line) => maker.segmentsOf(line).length > 0);
   const unmade = new Set(lines.filter((line) => maker.state(line).state !== 'made'));
-  const timeLeft = new TimeLeft([...unmade]);
+  const timeLeft = new TimeLeft(maker, [...unmade]);
   const clips = [];
   const chapters = [];
   /** @type {ReturnType<typeof maker.make>[]} */
   const begun = [];
-  for (const [made, line] of lines.entries()) {
-    onProgress(made, lines.length, timeLeft.seconds);
-    for (const next of lines.slice(begun.length, made + MAX_LINES_IN_FLIGHT)) {
-      const making = retry(() => maker.make(next), onAway);
-      making.catch(() => {}); // The loop below reports errors in the order of the lines.
-      begun.push(making);
+  let made = 0;
+  const report = () => onProgress(made, lines.length, timeLeft.seconds, timeLeft.share);
+  maker.addEventListener('change', report);
+  try {
+    for (const [at, line] of lines.entries()) {
+      made = at;
+      report();
+      for (const next of lines.slice(begun.length, made + MAX_LINES_IN_FLIGHT)) {
+        const making = retry(() => maker.make(next), onAway);
+        making.catch(() => {}); // The loop below reports errors in the order of the lines.
+        begun.push(making);
+      }
+      const parts = await begun[made].catch((error) => Promise.reject(maker.lineError(line, error)));
+      if (unmade.has(line)) timeLeft.completeLine();
+      maker.release(line);
+      const gap = made > 0 ? script.gapAfter(lines[made - 1]) : 0;
+      if (gap > 0) clips.push({ silence_s: gap });
+      if (line.chapter) chapters.push({ title: line.chapter.slice(0, 120), first_clip: clips.length });
+      const number = script.indexOf(line.id) + 1;
+      const speaker = line.name || maker.voiceAssignment.uniqueNameOf(line.voice);
+      const time = isTimed && { starts_s: line.starts };
+      clips.push(...parts.map((part, index) => ({ ...part, line: number, speaker, ...(index === 0 && time) })));
     }
-    const parts = await begun[made].catch((error) => Promise.reject(maker.lineError(line, error)));
-    if (unmade.has(line)) timeLeft.add(line);
-    maker.release(line);
-    const gap = made > 0 ? script.gapAfter(lines[made - 1]) : 0;
-    if (gap > 0) clips.push({ silence_s: gap });
-    if (line.chapter) chapters.push({ title: line.chapter.slice(0, 120), first_clip: clips.length });
-    const at = script.indexOf(line.id) + 1;
-    const speaker = line.name || maker.voiceAssignment.uniqueNameOf(line.voice);
-    const time = isTimed && { starts_s: line.starts };
-    clips.push(...parts.map((part, number) => ({ ...part, line: at, speaker, ...(number === 0 && time) })));
+  } finally {
+    maker.removeEventListener('change', report);
   }
-  onProgress(lines.length, lines.length, null);
+  onProgress(lines.length, lines.length, null, 1);
   return { clips, chapters };
 }
 
@@ -270,9 +285,9 @@ export class ExportForm {
     try {
       room.check(lines.map(({ id }) => id));
       const { options: wanted } = this;
-      const onProgress = (/** @type {number} */ made, /** @type {number} */ of, /** @type {number|null} */ left) => {
+      const onProgress = (/** @type {number} */ made, /** @type {number} */ of, /** @type {number|null} */ left, /** @type {number} */ share) => {
         const line = left === null ? t('script.making', { n: made + 1, of }) : t('script.making_left', { n: made + 1, of, time: studio.facts.time(left) });
-        this.showProgress(made / (of + 1), made < of ? line : t('script.joining'));
+        this.showProgress(share, made < of ? line : t('script.joining'));
       };
       const onAway = () => this.showProgress(this.progress.value, t('script.away'));
       const collected = await collectClips(maker, onProgress, wanted.isTimed, onAway, lines);
