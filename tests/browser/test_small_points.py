@@ -47,6 +47,24 @@ def test_script_has_one_primary_button(studio: Page) -> None:
     expect(studio.locator(".vw-primary:visible")).to_have_count(1)
 
 
+def test_script_room_ignores_clicks_before_a_script_is_open(open_studio: OpenStudio, app: App) -> None:
+    held: list[Route] = []
+    page = open_studio(url="about:blank", await_ready=False)
+    page.route("**/studio/scripts", lambda route: held.append(route))
+    page.goto(f"{app.url}/#/script", wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
+    for control in ("#vw-script-files", "#vw-script-add"):
+        box = page.locator(control).bounding_box()
+        assert box
+        page.mouse.click(box["x"] + 5, box["y"] + 5)
+    assert len(held) == 1
+    expect(page.locator("#vw-script-export")).to_be_hidden()
+    held[0].continue_()
+    expect(page.locator("#vw-script-lines > li").first).to_be_visible()
+    page.click("#vw-script-files")
+    expect(page.locator("#vw-script-export")).to_be_visible()
+
+
 def test_touch_targets_are_large_enough_for_fingers_in_every_room(open_studio: OpenStudio, no_voices: None) -> None:
     page = open_studio(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     keep_voice(page, "Peter")

@@ -90,6 +90,7 @@ export class ScriptRoom {
       setGap: (id, seconds) => this.script.setGap(id, seconds),
       onGap: (id, before) => studio.offerUndo(() => this.script.setGap(id, before)),
     });
+    root.inert = true; // The controls need an open script.
     this.listen();
   }
 
@@ -195,6 +196,7 @@ export class ScriptRoom {
     if (this.studio.current === this && script.id !== this.opened?.id) this.studio.scroller.scrollTop = 0;
     this.leaveScript?.();
     this.opened = script;
+    this.root.inert = false;
     this.regeneration.forget();
     this.voiceAssignment.recordNames(script.lines);
     this.leaveScript = script.on('change', ({ lines }) => {
