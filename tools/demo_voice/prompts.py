@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import descriptions
-from config import CONFIG
+from config import CONFIG, WORK
 from lm_model import SIZES
 from runtime.engine.execution.prompt import Columns
 from runtime.model.talker import NO_CODEC
-from store import FRAME_SAMPLES, STYLE_SIZE, unpack_style
+from store import FRAME_SAMPLES, STYLE_SCALE, STYLE_SIZE
 from text_vocabulary import TextVocabulary
 
 TALKER = SIZES.talker
@@ -69,7 +69,8 @@ class Corpus:
     """
 
     def __init__(self, spoken: Path, t: TextVocabulary) -> None:
-        self.t, self.spoken, self.files = t, spoken, 0
+        self.t, self.spoken = t, spoken
+        self.files: set[Path] = set()
         self.encode = t.tokenizer(CONFIG["lm"]["piece_dropout"]).encode
         self.rows: list[dict] = []
         self.groups: dict[str, list[int]] = defaultdict(list)
@@ -83,23 +84,22 @@ class Corpus:
 
         All utterances of a group have the same voice and are in the same file, so each group is complete.
         """
-        while (path := self.spoken / f"rows_{self.files}.json").exists():
-            codes, phones = (np.load(self.spoken / f"{name}_{self.files}.npy") for name in ("codes", "phones"))
-            rows, fresh = json.loads(path.read_text()), set()
-            base = rows[0]["start"]
-            for row in rows:
-                first, count = (row["start"] - base) // FRAME_SAMPLES, row["length"] // FRAME_SAMPLES
+        for path in sorted(set(self.spoken.glob("*.pt")) - self.files):
+            self.files.add(path)
+            coded, shard, fresh = torch.load(path), torch.load(WORK / "shards" / path.name, mmap=True), set()
+            codes, phones = coded["codes"].numpy(), shard["phones"].numpy().reshape(-1, 4)
+            for row in shard["rows"]:
+                first, count = row["start"] // FRAME_SAMPLES, row["length"] // FRAME_SAMPLES
                 if count > MAX_FRAMES:
                     continue
                 fresh.add(row["group"])
                 self.groups[row["group"]].append(len(self.rows))
-                part = slice(first, first + count)
-                self.rows.append({**row, "codes": codes[part], "phones": phones.reshape(-1, 4)[part]})
+                part, start = slice(first, first + count), coded["start"] + row["start"]
+                self.rows.append({**row, "start": start, "codes": codes[part], "phones": phones[part]})
                 if row["kind"] == "named" and row["f0"] > 0:
                     self.pitches[row["speaker"]].append(row["f0"])
             self.group_pitch |= {g: float(np.median([self.rows[i]["f0"] for i in self.groups[g]])) for g in fresh}
             self.own_pitch = {s: float(np.median(p)) for s, p in self.pitches.items()}
-            self.files += 1
 
     def instruct(self, row: dict, mode: str, rng: random.Random) -> list[int] | None:
         pitch = self.group_pitch[row["group"]]
@@ -182,6 +182,6 @@ def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Genera
             slots[b], other = prompt.x_vector_at, corpus.rows[part["reference"]]
             spans[b] = other["start"], other["length"]
             pitch[b], formant[b] = corpus.group_pitch[other["group"]], other["formant"]
-            styles[b] = unpack_style(other["style"])
+            styles[b] = other["style"] / STYLE_SCALE
     return {"text": text, "codec": codec, "codes": codes, "first": first, "target": target, "phones": phones,
             "slots": slots, "spans": spans, "pitch": pitch, "formant": formant, "styles": styles}  # fmt: skip

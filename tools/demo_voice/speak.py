@@ -9,7 +9,6 @@ durations that Kokoro predicts. F0 is also Kokoro's prediction.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,12 +17,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from config import CONFIG, WORK
 from kokoro_model import HOP_SAMPLES, Kokoro, read_weights
 from phonemes import read_lines
 from pitch import median_f0
-from store import FRAME_SAMPLES, LABEL_SAMPLES, STYLE_SIZE, pack_style
+from stage import save
+from store import FRAME_SAMPLES, LABEL_SAMPLES, STYLE_SCALE, STYLE_SIZE
 
 STYLES = CONFIG["styles"]  # Names of Kokoro's styles, keyed by gender.
 TYPICAL_TOKENS = 60  # Number of token ids of an average line, which has little effect on Kokoro's styles.
@@ -148,9 +149,10 @@ class Teacher:
         noise = np.random.default_rng(voice.offset).standard_normal(STYLE_SIZE, np.float32)
         return mixed + voice.spread * self.deviation * noise
 
-    def identity(self, voice: Mixture) -> str:
-        """Return the standardized style vector of a voice, encoded by `store.pack_style`."""
-        return pack_style((self.style(voice) - self.mean) / self.deviation)
+    def identity(self, voice: Mixture) -> Tensor:
+        """Return the standardized style vector [256] of a voice, with the scale `STYLE_SCALE`."""
+        standardized = (self.style(voice) - self.mean) / self.deviation
+        return torch.from_numpy(np.rint(STYLE_SCALE * standardized).clip(-127, 127).astype(np.int8))
 
     def synthesize(self, lines: list[np.ndarray], voices: list[Mixture]) -> list[Utterance]:
         """Return the speech of text lines, before `finish` shifts the formants.
@@ -168,9 +170,9 @@ class Teacher:
 
 
 def write_shard(
-    stem: Path, texts: list[str], said: list[Utterance], voices: list[Mixture], identities: list[str], number: int
+    path: Path, texts: list[str], said: list[Utterance], voices: list[Mixture], identities: list[Tensor]
 ) -> int:
-    """Write utterances and labels to the files of a shard, and return the number of samples."""
+    """Write utterances and labels to the file of a shard, and return the number of samples."""
     audible = [i for i, one in enumerate(said) if np.abs(one.audio).max() > 0.01]  # Not silent, and no overflow (NaN).
     with ThreadPoolExecutor(4) as pool:
         parts = list(pool.map(lambda i: finish(said[i], voices[i].formant), audible))
@@ -178,16 +180,12 @@ def write_shard(
     for i, (audio, _, f0) in zip(audible, parts, strict=True):
         voice = voices[i]
         rows.append({"text": texts[i], "start": at, "length": len(audio), "kind": voice.kind, "speaker": voice.speaker,
-                     "group": f"{number}.{i // CONFIG['synthesis']['group']}", "gender": voice.gender,
+                     "group": f"{path.stem}.{i // CONFIG['synthesis']['group']}", "gender": voice.gender,
                      "style": identities[i], "stretch": round(1 / voice.speed, 3), "formant": round(voice.formant, 3),
                      "f0": round(median_f0(f0), 1)})  # fmt: skip
         at += len(audio)
-    for name, arrays in zip(("audio", "phones", "f0"), zip(*parts, strict=True), strict=True):
-        np.save(stem.with_name(f"{stem.name}.{name}.npy"), np.concatenate(arrays))
-    temporary = stem.with_name(f"{stem.name}.tmp")
-    temporary.write_text(json.dumps(rows))
-    # The JSON file is written last, because other processes read the shard when this file exists.
-    temporary.rename(stem.with_name(f"{stem.name}.json"))
+    arrays = (torch.from_numpy(np.concatenate(each)) for each in zip(*parts, strict=True))
+    save({"rows": rows, **dict(zip(("audio", "phones", "f0"), arrays, strict=True))}, path)
     return at
 
 
@@ -213,7 +211,7 @@ def main() -> None:
             voices = [voice for _ in range(args.batch // group) for voice in [draw_voice(rng)] * group]
             said = teacher.synthesize([ids[i] for i in chosen], voices)
             identities, lines = [teacher.identity(voice) for voice in voices], [texts[i] for i in chosen]
-            writing.append(pool.submit(write_shard, out / f"k_{number:05d}", lines, said, voices, identities, number))
+            writing.append(pool.submit(write_shard, out / f"k_{number:05d}.pt", lines, said, voices, identities))
             number += 1
             while writing and (len(writing) > 6 or writing[0].done()):
                 made += writing.pop(0).result()

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,10 +34,10 @@ def training_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def save(module: nn.Module, path: Path) -> None:
-    """Write the weights of a module to a file, which is replaced atomically."""
+def save(content: dict[str, Any], path: Path) -> None:
+    """Write tensors and other values to a file, which is replaced atomically."""
     temporary = path.with_suffix(".tmp")
-    torch.save(module.state_dict(), temporary)
+    torch.save(content, temporary)
     temporary.rename(path)
 
 

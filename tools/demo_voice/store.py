@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from base64 import b64decode, b64encode
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from codec_model import SIZES, Codec
+from codec_model import Codec
+from stage import save
 
 LABEL_SAMPLES, FRAME_SAMPLES = 480, 1920  # Number of samples per phone label (50 per second), and per codec frame.
 LABEL_COUNT = 178  # Number of phone labels, which are token ids of the teacher.
 STYLE_SIZE = 256  # Number of dimensions of the teacher's style vectors.
 STYLE_SCALE = 24  # Int8 value that stands for one standard deviation.
-
-
-def pack_style(style: np.ndarray) -> str:
-    """Convert a standardized style vector [256] to int8 values in base64."""
-    return b64encode(np.rint(STYLE_SCALE * style).clip(-127, 127).astype(np.int8)).decode()
-
-
-def unpack_style(text: str) -> np.ndarray:
-    """Decode a style vector [256] that `pack_style` has encoded."""
-    return np.frombuffer(b64decode(text), np.int8) / STYLE_SCALE
+ENCODED_ROWS = 32  # Number of utterances that are encoded at a time.
 
 
 class Store:
     """Audio (int16) and labels of all shards that were read, in tensors on the device.
 
-    `steps` is the number of labels that were read. It is a device tensor, so that captured graphs use shards that are
-    added while training runs.
+    `starts` has the first sample of each shard. `steps` is the number of labels that were read. It is a device tensor,
+    so that captured graphs use shards that are added while training runs.
     """
 
     def __init__(self, folder: Path, device: torch.device, hours: float) -> None:
@@ -43,23 +33,18 @@ class Store:
         self.phones = torch.zeros(labels, dtype=torch.uint8, device=device)
         self.f0 = torch.zeros(labels, dtype=torch.float16, device=device)
         self.steps = torch.zeros((), dtype=torch.float64, device=device)
-        self.rows: list[dict] = []
+        self.starts: dict[Path, int] = {}
         self.filled = 0
-        self._seen: set[str] = set()
 
     def take(self, limit: int = 1_000_000) -> int:
         """Read up to `limit` new shards of audio and labels, and return the number of shards."""
-        fresh = sorted(p for p in self.folder.glob("*.json") if p.name not in self._seen)[:limit]
+        fresh = sorted(set(self.folder.glob("*.pt")) - self.starts.keys())[:limit]
         for path in fresh:
-            self._seen.add(path.name)
-            audio, phones, f0 = (np.load(path.with_name(f"{path.stem}.{k}.npy")) for k in ("audio", "phones", "f0"))
-            start, first = self.filled, self.filled // LABEL_SAMPLES
-            if start + len(audio) > len(self.audio):
-                continue
-            for tensor, at, part in ((self.audio, start, audio), (self.phones, first, phones), (self.f0, first, f0)):
-                tensor[at : at + len(part)] = torch.from_numpy(part).to(self.device)
-            self.rows += [{**row, "start": row["start"] + start} for row in json.loads(path.read_text())]
-            self.filled += len(audio)
+            shard = torch.load(path)
+            self.starts[path], first = self.filled, self.filled // LABEL_SAMPLES
+            for name, at in (("audio", self.filled), ("phones", first), ("f0", first)):
+                getattr(self, name)[at : at + len(shard[name])] = shard[name].to(self.device)
+            self.filled += len(shard["audio"])
             self.steps.fill_(self.filled // LABEL_SAMPLES)
         return len(fresh)
 
@@ -74,51 +59,33 @@ class Store:
         samples = start * LABEL_SAMPLES + torch.arange(FRAME_SAMPLES * frames, device=self.device)
         return self.audio[samples].float() / 32768.0, self.phones[labels].long(), self.f0[labels].float()
 
-    @torch.no_grad()
-    def encode(self, codec: Codec, rows: list[dict]) -> np.ndarray:
-        """Return the codes [frames, K] of the utterances in `rows`.
 
-        The rows must be consecutive in the store.
-        """
-        base, end = rows[0]["start"] // FRAME_SAMPLES, (rows[-1]["start"] + rows[-1]["length"]) // FRAME_SAMPLES
-        codes = np.zeros((end - base, SIZES.code2wav.num_quantizers), np.int16)
-        rows, batch = sorted(rows, key=lambda r: r["length"]), 64 if self.device.type == "cuda" else 4
-        for at in range(0, len(rows), batch):
-            part = rows[at : at + batch]
-            start = torch.tensor([r["start"] for r in part], device=self.device)[:, None]
-            index = (start + torch.arange(part[-1]["length"], device=self.device)).clamp(max=len(self.audio) - 1)
-            made = codec.encode(self.audio[index].float() / 32768.0).to(torch.int16).cpu().numpy()
-            for row, code in zip(part, made, strict=True):
-                first, count = row["start"] // FRAME_SAMPLES - base, row["length"] // FRAME_SAMPLES
-                codes[first : first + count] = code[:count]
-        return codes
+def encode(codec: Codec, audio: Tensor, lengths: list[int]) -> Tensor:
+    """Return the codes [frames, K] of consecutive utterances with `lengths` samples."""
+    utterances, codes = (audio.float() / 32768.0).split(lengths), []
+    for at in range(0, len(lengths), ENCODED_ROWS):
+        made = codec.encode(pad_sequence(utterances[at : at + ENCODED_ROWS], batch_first=True))
+        codes += [row[: n // FRAME_SAMPLES] for row, n in zip(made, lengths[at : at + ENCODED_ROWS], strict=False)]
+    return torch.cat(codes).to(torch.int16).cpu()
 
 
 class Spoken:
-    """Encoded training data for train_lm.py, which grows while new speech is generated.
+    """Codes of the training speech for train_lm.py, which grow while new speech is generated.
 
-    Each call of `take` writes new files with codes, phones and descriptions of the utterances. `prompts.Corpus` reads
-    them in other processes.
+    Each shard has a file with its codes and its first sample in the store. `prompts.Corpus` reads these files in other
+    processes.
     """
 
     def __init__(self, store: Store, codec: Codec, folder: Path) -> None:
         self.store, self.codec, self.folder = store, codec, folder
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self.times = self.rows = 0
 
     def take(self, shards: int = 1_000_000) -> None:
-        """Read and encode up to `shards` new shards, and write their data to files."""
+        """Read up to `shards` new shards, and encode all shards that have no codes."""
         self.store.take(shards)
-        fresh = self.store.rows[self.rows :]
-        if not fresh:
-            return
-        first, last = fresh[0]["start"] // LABEL_SAMPLES, (fresh[-1]["start"] + fresh[-1]["length"]) // LABEL_SAMPLES
-        np.save(self.folder / f"codes_{self.times}.npy", self.store.encode(self.codec, fresh))
-        np.save(self.folder / f"phones_{self.times}.npy", self.store.phones[first:last].cpu().numpy())
-        temporary = self.folder / "rows.tmp"
-        temporary.write_text(json.dumps(fresh))
-        # This file is written last, because its existence shows that the other files are complete.
-        temporary.rename(self.folder / f"rows_{self.times}.json")
-        self.rows += len(fresh)
-        self.times += 1
+        for path, start in self.store.starts.items():
+            if not (coded := self.folder / path.name).exists():
+                shard = torch.load(path, map_location=self.store.device)
+                codes = encode(self.codec, shard["audio"], [row["length"] for row in shard["rows"]])
+                save({"start": start, "codes": codes}, coded)

@@ -161,8 +161,8 @@ def main() -> None:
                 schedule.report(LOGGED, trainer.logged, f"hours {store.filled / 864e5:.1f}")
             # The checkpoint is also written during the training, so that the next stages can start early.
             if schedule.step % 3000 == 0 or schedule.step == first_save:
-                save(codec, args.out)
-    save(codec, args.out)
+                save(codec.state_dict(), args.out)
+    save(codec.state_dict(), args.out)
     print("done", schedule.step, flush=True)
 
 

@@ -189,7 +189,7 @@ def main() -> None:
     batch = next(loader)
     trainer = Trainer(vocabulary, spoken.store.audio, device, args.resume)
     schedule = Schedule(args, lowest=0.03)
-    print(f"{spoken.rows} rows, {schedule.seconds:.0f} s remain", flush=True)
+    print(f"{spoken.store.filled / 864e5:.1f} hours, {schedule.seconds:.0f} s remain", flush=True)
     for rate in schedule.rates():
         trainer.step(batch, rate)
         batch = next(loader)
@@ -200,8 +200,8 @@ def main() -> None:
             schedule.report(LOGGED, trainer.logged, extra)
         # The checkpoint is also written during the training, so that the next stages can start early.
         if schedule.step == 100 or schedule.step % 1500 == 0:
-            save(trainer.voice, args.out)
-    save(trainer.voice, args.out)
+            save(trainer.voice.state_dict(), args.out)
+    save(trainer.voice.state_dict(), args.out)
     print("done", schedule.step, flush=True)
 
 

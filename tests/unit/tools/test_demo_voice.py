@@ -24,7 +24,7 @@ TEXT, INSTRUCT, REFERENCE_TEXT = "The harbour was quiet.", "A calm man.", "One, 
 SPEAKER = "clara"
 LINES = ["The harbour was quiet", "Nobody came back.", "It rained for a week, and then it stopped!", "Yes."]
 FRAMES = 24  # Number of frames of each line.
-STYLE = "A" * 342 + "=="  # Style vector of zeros.
+STYLE = torch.zeros(256, dtype=torch.int8)
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +37,10 @@ def exported(recipe: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFac
     torch.manual_seed(3)
     vocabulary = vocabulary_of(300)
     vocabulary.write(folder)
-    save(recipe["lm_model"].Voice(vocabulary.rows), folder / "lm.pt")
+    save(recipe["lm_model"].Voice(vocabulary.rows).state_dict(), folder / "lm.pt")
     codec = recipe["codec_model"].Codec()
     codec.quantizer.norm.running_mean.normal_()
-    save(codec, folder / "codec.pt")
+    save(codec.state_dict(), folder / "codec.pt")
     arguments = {"codec": folder / "codec.pt", "lm": folder / "lm.pt", "vocabulary": folder, "out": folder / "exported"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["export.py", *(word for k, v in arguments.items() for word in (f"--{k}", str(v)))])
@@ -115,34 +115,41 @@ def test_training_prompt_equals_the_prompt_of_the_runtime(
 
 
 @pytest.fixture
-def corpus(recipe: dict[str, ModuleType], tmp_path: Path) -> Any:
+def corpus(recipe: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a corpus with four lines of one named speaker.
 
     The codes of a line identify its frames.
     """
+    monkeypatch.setattr(recipe["prompts"], "WORK", tmp_path)
+    shards, spoken, save = tmp_path / "shards", tmp_path / "spoken", recipe["stage"].save
+    shards.mkdir()
+    spoken.mkdir()
     count, books = len(LINES) * FRAMES, recipe["prompts"].CODEBOOKS
-    codes, phones = np.arange(count * books, dtype=np.int16).reshape(count, books) % 500, np.arange(4 * count) % 40
-    rows = [
-        {"text": text, "start": i * FRAMES * 1920, "length": FRAMES * 1920, "group": "0.1", "kind": "named",
-         "style": STYLE, "speaker": SPEAKER, "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}
-        for i, text in enumerate(LINES)
-    ]  # fmt: skip
+    codes, phones = torch.arange(count * books).reshape(count, books) % 500, torch.arange(4 * count) % 40
 
-    def encoded(time: int, first: int, last: int) -> None:
+    def encoded(shard: int, first: int, last: int) -> None:
         at, end = first * FRAMES, last * FRAMES
-        np.save(tmp_path / f"codes_{time}.npy", codes[at:end])
-        np.save(tmp_path / f"phones_{time}.npy", phones[4 * at : 4 * end].astype(np.uint8))
-        (tmp_path / f"rows_{time}.json").write_text(json.dumps(rows[first:last]))
+        rows = [row_of(text, i) for i, text in enumerate(LINES[first:last])]
+        save({"rows": rows, "phones": phones[4 * at : 4 * end].to(torch.uint8)}, shards / f"{shard}.pt")
+        save({"start": 1920 * at, "codes": codes[at:end].to(torch.int16)}, spoken / f"{shard}.pt")
 
     encoded(0, 0, 3)
-    made = recipe["prompts"].Corpus(tmp_path, vocabulary_of(300))
+    made = recipe["prompts"].Corpus(spoken, vocabulary_of(300))
     assert len(made.rows) == 3
     encoded(1, 3, 4)
     made.refresh()
     for i, row in enumerate(made.rows):
+        assert row["start"] == i * FRAMES * 1920
         np.testing.assert_array_equal(row["codes"], codes[i * FRAMES : (i + 1) * FRAMES])
         np.testing.assert_array_equal(row["phones"].ravel(), phones[4 * i * FRAMES : 4 * (i + 1) * FRAMES])
     return made
+
+
+def row_of(text: str, number: int) -> dict[str, Any]:
+    """Return the row of a line of the named speaker, at the position `number` of its shard."""
+    return {"text": text, "start": number * FRAMES * 1920, "length": FRAMES * 1920, "group": "0.1", "kind": "named",
+            "style": STYLE, "speaker": SPEAKER, "gender": "female", "stretch": 1.0, "formant": 1.0,
+            "f0": 180.0}  # fmt: skip
 
 
 def test_training_sequences_align_text_like_the_decoding_loop(recipe: dict[str, ModuleType], corpus: Any) -> None:
@@ -216,15 +223,13 @@ def test_exported_codec_loads_equal(recipe: dict[str, ModuleType], exported: Pat
 def test_speech_cached_before_codec_training_is_used_for_training(
     recipe: dict[str, ModuleType], exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipe["train_lm"], "WORK", tmp_path)
-    row = {"text": LINES[0], "start": 0, "length": FRAMES * 1920, "group": "0.1", "kind": "named", "speaker": SPEAKER,
-           "style": STYLE, "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}  # fmt: skip
-    shards = tmp_path / "shards"
+    for name in ("prompts", "train_lm"):
+        monkeypatch.setattr(recipe[name], "WORK", tmp_path)
+    shards, labels = tmp_path / "shards", torch.ones(4 * FRAMES)
     shards.mkdir()
-    np.save(shards / "k_0.audio.npy", np.ones(FRAMES * 1920, np.int16))
-    np.save(shards / "k_0.phones.npy", np.ones(4 * FRAMES, np.uint8))
-    np.save(shards / "k_0.f0.npy", np.ones(4 * FRAMES, np.float16))
-    (shards / "k_0.json").write_text(json.dumps([row]))
+    audio = torch.ones(FRAMES * 1920, dtype=torch.int16)
+    shard = {"rows": [row_of(LINES[0], 0)], "audio": audio, "phones": labels.to(torch.uint8), "f0": labels.half()}
+    recipe["stage"].save(shard, shards / "k_0.pt")
     args = argparse.Namespace(hours=0.01, codec=exported.parent / "codec.pt", min_hours=0.0)
     spoken = recipe["train_lm"].listen(args, torch.device("cpu"))
     assert len(recipe["prompts"].Corpus(spoken.folder, vocabulary_of(300)).rows) == 1
