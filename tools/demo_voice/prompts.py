@@ -12,54 +12,33 @@ import torch
 import descriptions
 from config import CONFIG, WORK
 from lm_model import SIZES
-from runtime.engine.execution.prompt import Columns
+from runtime.engine.execution.prompt import Columns, add_tags, add_text
 from runtime.model.talker import NO_CODEC
+from runtime.request import Layout
 from store import FRAME_SAMPLES, STYLE_SCALE, STYLE_SIZE
 from text_vocabulary import TextVocabulary
 
 TALKER = SIZES.talker
-SPEAKERS, CODEBOOKS = TALKER.spk_id, TALKER.num_code_groups
+CODEBOOKS = TALKER.num_code_groups
 MAX_FRAMES = 190
 # The streaming layout adds one text id to each frame. With nearly as many ids as frames, the speech would be ahead of
 # the text.
 MAX_TEXT_IDS_PER_FRAME = 0.85
 
 
-def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speaker: int | None) -> Columns:
+def prefix(
+    t: TextVocabulary, instruct: list[int] | None, language: str, speaker: str | None, is_clone: bool
+) -> Columns:
     """Return a prompt that has the instruction, the role and the codec tags, but no text yet.
 
-    Args:
-        instruct: Token ids of the instruction, or None for a prompt without an instruction.
-        language: True if the prompt states the language, English.
-        speaker: Speaker id, NO_CODEC for an x-vector, or None for a prompt without a speaker.
+    `instruct` has the token ids of the instruction. The other arguments are those of `add_tags`.
     """
     prompt = Columns()
     if instruct is not None:
         prompt.add([t.im_start, t.user, t.newline, *instruct, t.im_end, t.newline], NO_CODEC)
     prompt.add([t.im_start, t.assistant, t.newline], NO_CODEC)
-    tags = [TALKER.codec_nothink_id, TALKER.codec_think_bos_id, TALKER.codec_think_eos_id]
-    if language:
-        tags[:2] = TALKER.codec_think_id, TALKER.codec_think_bos_id, TALKER.codec_language_id["english"]
-    prompt.add(t.pad, tags)
-    if speaker is not None:
-        prompt.x_vector_at = len(prompt.text) if speaker == NO_CODEC else None
-        prompt.add(t.pad, speaker)
-    prompt.add(t.bos, TALKER.codec_pad_id)
+    add_tags(prompt, t.config, language, speaker, is_clone)
     return prompt
-
-
-def add_text(t: TextVocabulary, prompt: Columns, body: list[int], streaming: bool) -> list[int]:
-    """Append the text `body` to a prompt, and return the text ids that are added to frames.
-
-    The logits of the last position predict the first code. In the streaming layout, this position has the first id of
-    the text, and the other ids are added to the frames.
-    """
-    if streaming:
-        prompt.add(body[0], TALKER.codec_bos_id)
-        return [*body[1:], t.eos]
-    prompt.add([*body, t.eos], TALKER.codec_pad_id)
-    prompt.add(t.pad, TALKER.codec_bos_id)
-    return []
 
 
 class Corpus:
@@ -135,9 +114,10 @@ class Corpus:
         if mode == "base" and not mates:
             mode = "voice_design"
         reference = rng.choice(mates) if mode == "base" else None
-        speaker = {"custom_voice": SPEAKERS.get(row["speaker"]), "voice_design": None, "base": NO_CODEC}[mode]
+        speaker = row["speaker"] if mode == "custom_voice" else None
         instruct = None if mode == "base" else self.instruct(row, mode, rng)
-        prompt = prefix(self.t, instruct, rng.random() < 0.7, speaker)
+        language = "english" if rng.random() < 0.7 else "auto"
+        prompt = prefix(self.t, instruct, language, speaker, mode == "base")
         members = [index]
         if mode != "base" and rng.random() < lm["joined"]:
             more = [index, *rng.sample(mates, min(len(mates), rng.randint(1, 2)))]
@@ -148,8 +128,9 @@ class Corpus:
             words, theirs, labels = self.said([reference])
             if len(theirs) + len(frames) <= MAX_FRAMES:
                 body, frames, phones = words + body, np.concatenate((theirs, frames)), np.concatenate((labels, phones))
-        streaming = rng.random() < lm["streaming"] and len(body) < MAX_TEXT_IDS_PER_FRAME * len(frames)
-        beside = add_text(self.t, prompt, body, streaming)
+        is_streaming = rng.random() < lm["streaming"] and len(body) < MAX_TEXT_IDS_PER_FRAME * len(frames)
+        layout = Layout.STREAMING if is_streaming else Layout.NON_STREAMING
+        beside = add_text(prompt, [*body, self.t.eos], layout, self.t.config)
         return {"prompt": prompt, "beside": beside, "frames": frames, "phones": phones, "reference": reference}
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tokenizers import Tokenizer, pre_tokenizers, trainers
 
 from config import CONFIG, VOICE, WORK
+from lm_model import SIZES
 from phonemes import read_lines
 from runtime.model.text_tokenizer import qwen2_tokenizer
 from runtime.model.tokenizer_files import TokenizerFiles, read_tokenizer_files
@@ -45,6 +46,8 @@ class TextVocabulary:
         # The values are None before `learn` has created these tokens.
         self.assistant, self.user = (self.pieces.get(word) for word in TEMPLATE_WORDS)
         self.newline = ord("\n")
+        tts_ids = {"tts_pad_token_id": self.pad, "tts_bos_token_id": self.bos, "tts_eos_token_id": self.eos}
+        self.config = replace(SIZES, **tts_ids)  # Configuration with which the runtime builds prompts.
         # Number of embedding rows: the number of ids, rounded up to a multiple of 16.
         self.rows = -(-(len(self.pieces) + len(SPECIALS)) // 16) * 16
 

@@ -104,7 +104,7 @@ def build_prompt(
     if inputs.instruct is not None:
         columns.add(tokenizer.encode_instruct(inputs.instruct), NO_CODEC)
     columns.add(tokenizer.role_ids(), NO_CODEC)
-    _add_tags(columns, inputs, config)
+    add_tags(columns, config, inputs.language, inputs.speaker, inputs.voice is not None)
     constant, voice = len(columns.text), inputs.voice
     end = [] if inputs.is_open else [config.tts_eos_token_id]
     body = [*inputs.ids(tokenizer), *end]
@@ -114,7 +114,7 @@ def build_prompt(
         constant += len(reference) if inputs.layout is Layout.NON_STREAMING else min(len(reference), frames + 1)
         trailing = _add_reference(columns, [*reference, *body], frames, inputs.layout, config)
     else:
-        trailing = _add_text(columns, body, inputs.layout, config)
+        trailing = add_text(columns, body, inputs.layout, config)
     # The last position is never in the cached prefix, because the first code is sampled from its hidden state. Without
     # this bound, it could be in the prefix if a reference's text has more tokens than its audio has frames.
     constant = min(constant, len(columns.text) - 1)
@@ -164,24 +164,24 @@ def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> 
     return language
 
 
-def _add_tags(columns: Columns, inputs: PromptInputs, config: ModelConfig) -> None:
-    """Add the positions for language, speaker and padding (docs/model.md 3.2)."""
+def add_tags(columns: Columns, config: ModelConfig, language: str, speaker: str | None, is_clone: bool) -> None:
+    """Add the positions for language, speaker or x-vector, and padding (docs/model.md 3.2)."""
     talker = config.talker
-    if inputs.language == "auto":
+    if language == "auto":
         tags = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]
     else:
-        language_id = talker.codec_language_id[inputs.language]
+        language_id = talker.codec_language_id[language]
         tags = [talker.codec_think_id, talker.codec_think_bos_id, language_id, talker.codec_think_eos_id]
     columns.add(config.tts_pad_token_id, tags)
-    if inputs.voice is not None:
+    if is_clone:
         columns.x_vector_at = len(columns.text)
         columns.add(config.tts_pad_token_id, NO_CODEC)
-    elif inputs.speaker is not None:
-        columns.add(config.tts_pad_token_id, talker.spk_id[inputs.speaker])
+    elif speaker is not None:
+        columns.add(config.tts_pad_token_id, talker.spk_id[speaker])
     columns.add(config.tts_bos_token_id, talker.codec_pad_id)
 
 
-def _add_text(columns: Columns, body: list[int], layout: Layout, config: ModelConfig) -> list[int]:
+def add_text(columns: Columns, body: list[int], layout: Layout, config: ModelConfig) -> list[int]:
     """Add the text and its end if there is no reference, and return the trailing ids.
 
     See docs/model.md 3.3 and 3.4.

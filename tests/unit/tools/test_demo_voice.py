@@ -82,10 +82,10 @@ def test_training_prompt_equals_the_prompt_of_the_runtime(
     own, vocabulary = voice
     prompts, is_base = recipe["prompts"], mode is Mode.BASE
     ids = {text: vocabulary.tokenizer().encode(text).ids for text in (TEXT, INSTRUCT, REFERENCE_TEXT)}
-    speaker = {Mode.CUSTOM_VOICE: prompts.SPEAKERS[SPEAKER], Mode.VOICE_DESIGN: None, Mode.BASE: prompts.NO_CODEC}[mode]
-    trained = prompts.prefix(vocabulary, None if is_base else ids[INSTRUCT], True, speaker)
+    speaker = SPEAKER if mode is Mode.CUSTOM_VOICE else None
+    trained = prompts.prefix(vocabulary, None if is_base else ids[INSTRUCT], "english", speaker, is_base)
     body = ids[REFERENCE_TEXT] + ids[TEXT] if frames else ids[TEXT]
-    later = prompts.add_text(vocabulary, trained, body, layout is Layout.STREAMING)
+    later = prompts.add_text(trained, [*body, vocabulary.eos], layout, vocabulary.config)
     text, codec = torch.tensor(trained.text), torch.tensor(trained.codec)
     embeds = own.text(text) + own.talker.model.codec_embedding(codec.clamp(min=0)) * (codec >= 0)[:, None]
     x_vector = own.x_vectors(torch.from_numpy(REFERENCE)[None])[0]
@@ -101,7 +101,7 @@ def test_training_prompt_equals_the_prompt_of_the_runtime(
             mode=mode,
             layout=layout,
             language="english",
-            speaker=SPEAKER if mode is Mode.CUSTOM_VOICE else None,
+            speaker=speaker,
             instruct=None if is_base else INSTRUCT,
             voice=theirs if is_base else None,
         ),
