@@ -286,9 +286,12 @@ class TransposedConv(nn.ConvTranspose1d):
 
         The weight becomes one matrix in `dtype`, or one contiguous matrix per tap.
         """
-        parts = self.kernel_size[0] // self.stride[0]
-        taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels)
-        if (product := low_precision_product(taps.flip(0).transpose(0, 1).flatten(1), dtype, parts)) is not None:
+        stride = self.stride[0]
+        parts = self.kernel_size[0] // stride
+        # Transposing a matrix and then moving its rows is several times faster than one permutation.
+        rows = self.weight.flatten(1).t().contiguous().view(self.out_channels, parts, stride, self.in_channels)
+        taps = torch.stack([part.transpose(0, 1) for part in reversed(rows.unbind(1))], dim=2)
+        if (product := low_precision_product(taps.flatten(0, 1).flatten(1), dtype, parts)) is not None:
             self.product, self.weight = product, _released(self.weight)
         else:
             self.weight.data = self.weight.permute(2, 1, 0).contiguous().permute(2, 1, 0)
