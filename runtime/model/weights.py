@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -235,11 +236,15 @@ def _as_published(network: nn.Module, prefix: str, rounds: bool) -> dict[str, Te
 
 
 def _by_owner(places: dict[str, TensorDestination]) -> dict[str, dict[str, TensorDestination]]:
-    """Group destinations by the module that owns the tensor."""
+    """Group destinations by the module that owns the tensor, with the largest module first.
+
+    If the largest module were loaded last, one thread would load it while the other threads have no work.
+    """
     owned: dict[str, dict[str, TensorDestination]] = {}
     for key, place in places.items():
         owned.setdefault(place.target.rpartition(".")[0], {})[key] = place
-    return owned
+    sizes = {owner: sum(math.prod(place.shape) for place in parts.values()) for owner, parts in owned.items()}
+    return {owner: owned[owner] for owner in sorted(owned, key=sizes.__getitem__, reverse=True)}
 
 
 def _nothing(module: nn.Module) -> None:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from runtime.device.quantized import NativeTiles, Quantization, cpu_quantizations, quantized_bytes
 from runtime.engine.capacity.doctor import check, diagnose
 from runtime.engine.engine import Engine
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoint import Checkpoint, load_checkpoint, speech_tokenizer_networks
+from runtime.model.config_files import read_speech_tokenizer_config
 from runtime.model.products import Linear
 from runtime.model.weights import load_weights, on_meta
 from runtime.settings import EngineSettings, Settings
@@ -88,6 +89,20 @@ def test_unquantized_weights_in_memory_are_bounded_by_the_core_count(
     load_weights(paths, {"talker.": talker}, torch.device("cpu"), {"talker.": torch.float32}, {"talker.": finish})
     assert len(others) == len(linears)
     assert max(others) < cores
+
+
+def test_largest_modules_are_loaded_first(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end, no thread should load a large module while the others have no work."""
+    monkeypatch.setattr("runtime.model.weights.CORE_COUNT", 1)
+    folder, sizes = folder_of("tiny", "custom_voice"), list[int]()
+
+    def finish(module: nn.Module) -> None:
+        sizes.append(sum(part.numel() for part in (*module.parameters(False), *module.buffers(False))))
+
+    networks = speech_tokenizer_networks(read_speech_tokenizer_config(folder / "speech_tokenizer"))
+    paths, kinds = [folder / "speech_tokenizer" / "model.safetensors"], dict.fromkeys(networks, torch.float32)
+    load_weights(paths, networks, torch.device("cpu"), kinds, {"decoder.": finish}, unloaded=["encoder."])
+    assert sizes == sorted(sizes, reverse=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
