@@ -25,7 +25,7 @@ from runtime.server.wyoming.port import WyomingPort
 from runtime.settings import ServerSettings, Settings
 from runtime.shared import system
 from runtime.shared.interpreter import settle, switch_often
-from runtime.shared.port import serving as port
+from runtime.shared.port import sockets
 from runtime.shared.port.serving import Server, config, ignore_signals, log_drain_wait, stop_on_signals
 
 FINAL_MESSAGES_TIMEOUT_S = 2.0
@@ -83,7 +83,7 @@ def listen(settings: ServerSettings) -> socket.socket:
     Raises:
         PortInUse, InvalidSetting: The address cannot be bound.
     """
-    return port.listen(settings, settings.host, settings.port, option="--port")
+    return sockets.listen(settings, settings.host, settings.port, option="--port")
 
 
 async def run(
