@@ -285,11 +285,11 @@ def _runtime(arguments: argparse.Namespace) -> int:
         return 0
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end_early)  # This handler handles the signal until the server installs its own handler.
-    from runtime.server.serve import serve
+    from runtime.server.launch import launch
 
     server = override(settings.server, host=arguments.host, port=arguments.port, wyoming=arguments.wyoming)
     warn_of_unknown(os.environ)
-    return serve(replace(settings, server=server))
+    return launch(replace(settings, server=server))
 
 
 def _cluster(arguments: argparse.Namespace) -> int:
@@ -346,7 +346,7 @@ def _quantize(arguments: argparse.Namespace) -> int:
 
 
 def _end_early(number: int, frame: object) -> NoReturn:
-    raise SystemExit(0)
+    os._exit(0)  # The interpreter's normal shutdown would abort while another thread loads the engine.
 
 
 def _bench(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Startup and shutdown of the runtime process with its socket, web server and engine."""
+"""Startup and shutdown of the web server with its engine."""
 
 from __future__ import annotations
 
@@ -15,17 +15,11 @@ import uvicorn
 
 from runtime.errors import Draining, EngineDead
 from runtime.exits import Exit
-from runtime.server import logs
 from runtime.server.app import create_app
 from runtime.server.engine_host import Host, OpenEngine
-from runtime.server.engine_process.client import EngineClient
-from runtime.server.speech_engine import Progress, SpeechEngine
-from runtime.server.threaded_engine import ThreadedEngine
 from runtime.server.wyoming.port import WyomingPort
-from runtime.settings import ServerSettings, Settings
-from runtime.shared import system
-from runtime.shared.interpreter import settle, switch_often
-from runtime.shared.port import sockets
+from runtime.settings import Settings
+from runtime.shared.interpreter import settle
 from runtime.shared.port.serving import Server, config, ignore_signals, log_drain_wait, stop_on_signals
 
 FINAL_MESSAGES_TIMEOUT_S = 2.0
@@ -36,15 +30,13 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _CLOSE_TIMEOUT_S = 3  # Timeout in seconds for the close handshakes after the final messages.
 
 
-def serve(settings: Settings) -> int:
-    """Run the server until SIGTERM or SIGINT and return the exit status (`Exit`).
+def serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine) -> int:
+    """Serve on a bound socket until SIGTERM or SIGINT and return the exit status (`Exit`).
 
     Raises:
-        SetUpError: The port, a checkpoint or the device cannot be used.
+        SetUpError: Loading failed, or the Wyoming port cannot be used.
     """
-    logs.set_up(settings.server)
-    switch_often()
-    status = asyncio.run(_run_alone(settings))
+    status = asyncio.run(_run_alone(settings, listener, open_engine))
     if threading.active_count() > 1:
         # The interpreter's normal shutdown is skipped, because it would abort while other threads still load or
         # compute.
@@ -54,36 +46,12 @@ def serve(settings: Settings) -> int:
     return status
 
 
-async def _run_alone(settings: Settings) -> int:
+async def _run_alone(settings: Settings, listener: socket.socket, open_engine: OpenEngine) -> int:
     """Run the server, then ignore signals until the process exits."""
     try:
-        return await run(settings, listen(settings.server), _open_engine)
+        return await run(settings, listener, open_engine)
     finally:
         ignore_signals(_SIGNALS)
-
-
-def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
-    if has_own_process(settings):
-        return EngineClient.open(settings, progress)
-    from runtime.engine.engine import Engine  # Importing torch takes seconds, so the port is opened first.
-
-    return ThreadedEngine(Engine.open(settings, progress))
-
-
-def has_own_process(settings: Settings) -> bool:
-    """True if the engine runs in a separate process, which is the default on NVIDIA GPUs."""
-    if settings.server.engine_process == "auto":
-        return settings.engine.device in ("auto", "cuda") and system.has_nvidia_gpu()
-    return settings.server.engine_process == "own"
-
-
-def listen(settings: ServerSettings) -> socket.socket:
-    """Bind the server's address and return the listening socket.
-
-    Raises:
-        PortInUse, InvalidSetting: The address cannot be bound.
-    """
-    return sockets.listen(settings, settings.host, settings.port, option="--port")
 
 
 async def run(

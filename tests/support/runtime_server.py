@@ -16,7 +16,8 @@ import httpx
 
 from runtime.engine.engine import Engine
 from runtime.server.engine_process.client import EngineClient
-from runtime.server.serve import listen, run
+from runtime.server.launch import listen
+from runtime.server.serve import run
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.threaded_engine import ThreadedEngine
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings

@@ -89,7 +89,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             "runtime.fetch",
             "runtime.quantize",
             "runtime.engine.capacity.doctor",
-            "runtime.server.serve",
+            "runtime.server.launch",
             "runtime.cluster.command",
             "runtime.shared.python_warnings",
         ),

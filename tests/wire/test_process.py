@@ -209,7 +209,8 @@ async def test_loading_state_is_reported(folder_of: FolderOf) -> None:
     In this test, loading waits until a lock is released.
     """
     from runtime.engine.engine import Engine
-    from runtime.server.serve import listen, run
+    from runtime.server.launch import listen
+    from runtime.server.serve import run
     from runtime.server.speech_engine import Progress
     from runtime.settings import ServerSettings, Settings
 

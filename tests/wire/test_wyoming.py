@@ -14,7 +14,8 @@ from zeroconf import ServiceStateChange
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
 from runtime.errors import InvalidSetting, PortInUse
-from runtime.server.serve import listen, run
+from runtime.server.launch import listen
+from runtime.server.serve import run
 from runtime.server.wyoming.announcement import SERVICE
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Limits, ServerSettings, Settings
 from tests.conftest import FolderOf

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.server.serve import has_own_process
+from runtime.server.launch import has_own_process
 from runtime.settings import EngineSettings, ServerSettings, Settings
 from runtime.shared import system
 
