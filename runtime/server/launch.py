@@ -15,7 +15,7 @@ from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.threaded_engine import ThreadedEngine
 from runtime.settings import ServerSettings, Settings
 from runtime.shared import system
-from runtime.shared.interpreter import switch_often, yielding
+from runtime.shared.interpreter import pause_collection, switch_often, yielding
 from runtime.shared.port import sockets
 
 
@@ -25,6 +25,7 @@ def launch(settings: Settings) -> int:
     Raises:
         SetUpError: The port, a checkpoint or the device cannot be used.
     """
+    pause_collection()
     logs.set_up(settings.server)
     switch_often()
     listener = listen(settings.server)

@@ -43,10 +43,19 @@ def yielding() -> Iterator[None]:
                 sys.setswitchinterval(usual_s)
 
 
+def pause_collection() -> None:
+    """Pause garbage collection until `settle`.
+
+    Almost no object of the start is garbage, and repeated scans of all objects take a sixth of the time of the imports.
+    """
+    gc.disable()
+
+
 def settle() -> None:
     """Exclude all existing objects from garbage collection.
 
-    Scanning these objects would delay frames.
+    Scanning these objects would delay frames. Garbage collection is resumed if it was paused.
     """
     gc.collect()
     gc.freeze()
+    gc.enable()

@@ -21,7 +21,7 @@ from runtime.server import logs
 from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import NotOpened, Open, Step
 from runtime.server.engine_process.service import EngineService
-from runtime.shared.interpreter import settle, switch_often
+from runtime.shared.interpreter import pause_collection, settle, switch_often
 from runtime.shared.python_warnings import log_warnings
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ def main() -> int:
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     if hasattr(select, "poll"):
         threading.Thread(target=_end_with_the_server, name="engine-lifeline", daemon=True).start()
+    pause_collection()
     switch_often()
     channel = Channel(sys.stdin.buffer, sink)
     first = channel.receive()
