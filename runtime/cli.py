@@ -278,9 +278,9 @@ def _runtime(arguments: argparse.Namespace) -> int:
     eager = True if arguments.eager else None
     settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads, eager=eager)
     if arguments.check:
-        from runtime.engine.capacity.doctor import check
+        from runtime.engine.capacity.doctor import check_checkpoints
 
-        checked = check(settings)
+        checked = check_checkpoints(settings)
         print(json.dumps(asdict(checked) | {"fits_alongside": checked.fits_alongside}))
         return 0
     for number in (signal.SIGTERM, signal.SIGINT):

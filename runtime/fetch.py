@@ -64,12 +64,12 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
         SetUpError: The device is not available.
     """
     from runtime.engine.capacity.offers import (
-        machine_offers,
+        estimate_published_checkpoints,
     )  # This import loads torch, which takes seconds.
 
     with ThreadPoolExecutor(len(PUBLISHED)) as threads:
         listings = threads.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])
-        here = machine_offers(settings)
+        here = estimate_published_checkpoints(settings)
         by_id = dict(zip([checkpoint.id for checkpoint in PUBLISHED], listings, strict=True))
     problem = next((answer for answer in by_id.values() if isinstance(answer, SetUpError)), None)
     return asdict(here) | {

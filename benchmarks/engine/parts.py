@@ -22,7 +22,7 @@ from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.engine.execution.prompt import Prompt, build_prompt
-from runtime.engine.execution.slots import SlotInputs, fill_in
+from runtime.engine.execution.slots import SlotInputs, merge_sampling_defaults
 from runtime.engine.scheduling.input_processor import admit
 from runtime.request import Mode, Sampling, SpeechRequest
 from runtime.settings import Settings
@@ -166,7 +166,7 @@ class Parts:
         self.end_rows(np.array(slots))
 
     def _take_slot(self, seed: int, trailing: object) -> int:
-        settings = fill_in(Sampling(), self.core.checkpoint.config.generation)
+        settings = merge_sampling_defaults(Sampling(), self.core.checkpoint.config.generation)
         return self.core.runner.slot_cache.allocate(SlotInputs(settings, seed, trailing))  # type: ignore[arg-type]
 
     def _read_prompt(self, slot: int, prompt: Prompt) -> None:

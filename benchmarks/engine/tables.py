@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.common.metrics import percentiles
 from benchmarks.common.report import Row, Tables, log_step
 from benchmarks.engine.parts import Parts, timed
-from runtime.engine.execution.graphs import Work
+from runtime.engine.execution.graphs import GraphKind
 from runtime.knobs import override
 from runtime.settings import Settings
 
@@ -122,7 +122,7 @@ def _code2wav(parts: Parts, grid: Grid, frames: int, batch: int) -> Row:
 
 def _start(name: str, parts: Parts) -> Row:
     gib = round(parts.device_bytes / 2**30, 2)
-    captured = sum(len(parts.core.runner.graphs.of(work)) for work in Work)
+    captured = sum(len(parts.core.runner.graphs.of(work)) for work in GraphKind)
     size = {"slots": parts.core.slots, "positions": parts.max_positions, "graphs": captured}
     return {"variant": name, "seconds": round(parts.start_s, 2), "device_gib": gib, **size}
 

@@ -16,14 +16,14 @@ from benchmarks.engine.parts import Parts
 from runtime.device import quantized
 from runtime.device.quantized import DequantizedInt8
 from runtime.engine.execution import frame
-from runtime.engine.execution.sampling import LevelSettings, pick
+from runtime.engine.execution.sampling import BatchSamplingParams, sample_codes
 from runtime.settings import Settings
 
 BATCH_ROWS = 8
 POSITIONS = 1024
 INT8_GPU = "int8-gpu"
 
-Pick = Callable[[Tensor, LevelSettings, Tensor | None], Tensor]
+Pick = Callable[[Tensor, BatchSamplingParams, Tensor | None], Tensor]
 
 
 def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
@@ -61,7 +61,7 @@ class Draws:
     codes: list[Tensor] = field(default_factory=list)
 
     def recording(self, led_by: Draws | None = None) -> Pick:
-        """Return a function that replaces the sampling function `pick` and records its steps.
+        """Return a function that replaces `sample_codes` and records the sampling steps.
 
         Thread: only sampling steps of the calling thread are recorded or replaced.
 
@@ -70,10 +70,10 @@ class Draws:
         """
         own_thread = threading.get_ident()
 
-        def draw(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
+        def draw(scores: Tensor, level: BatchSamplingParams, noise: Tensor | None) -> Tensor:
             if threading.get_ident() != own_thread:
-                return pick(scores, level, noise)
-            codes = pick(scores, level, noise) if led_by is None else led_by.codes[len(self.codes)]
+                return sample_codes(scores, level, noise)
+            codes = sample_codes(scores, level, noise) if led_by is None else led_by.codes[len(self.codes)]
             self.probabilities.append(scores.double().log_softmax(dim=-1))
             self.codes.append(codes)
             return codes
@@ -90,12 +90,14 @@ def record_draws(model: str, weights: str, positions: int, led_by: Draws | None 
         positions: Minimum number of frames.
         led_by: Recorded sampling steps whose codes are used instead of newly sampled codes, or None.
     """
-    with patch.object(frame, "native_predictor", lambda predictor: None):  # The native operator does not call `pick`.
+    with patch.object(
+        frame, "native_predictor", lambda predictor: None
+    ):  # The native operator does not call `sample_codes`.
         parts = _gpu_parts(model) if weights == INT8_GPU else Parts(cpu_settings(model, weights, BATCH_ROWS))
     draws = Draws()
     groups = parts.core.checkpoint.config.talker.num_code_groups
     prompts = [parts.prompt(text) for text in sentences()[:BATCH_ROWS]]
-    with patch.object(frame, "pick", draws.recording(led_by)):
+    with patch.object(frame, "sample_codes", draws.recording(led_by)):
         parts.speak(prompts, -(-positions // (BATCH_ROWS * groups)))
     return draws
 
@@ -104,7 +106,7 @@ def _gpu_parts(model: str) -> Parts:
     """Load parts with bfloat16 activations and int8 weights that are multiplied as on a GPU."""
     settings = cpu_settings(model, "int8", BATCH_ROWS)
     engine = replace(settings.engine, dtype="bfloat16", sound_dtype="float32")
-    with patch.object(quantized, "product_of", DequantizedInt8):
+    with patch.object(quantized, "product_function", DequantizedInt8):
         return Parts(replace(settings, engine=engine))
 
 

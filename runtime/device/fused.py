@@ -14,7 +14,7 @@ from torch import Tensor
 class SamplingRules(NamedTuple):
     """Sampling rules for codebook 0: repetition penalty, minimum length and allowed ids.
 
-    `talker_rules` in execution/sampling.py is the reference implementation. `eos` and all ids below `codes` are
+    `apply_talker_rules` in execution/sampling.py is the reference implementation. `eos` and all ids below `codes` are
     allowed.
 
     Shapes: seen [S, V] bool, ids sampled so far; penalty [S] float32; hold_until [S] int64, minimum number of frames.
@@ -206,7 +206,7 @@ class Fused(Protocol):
         """Sample one code per row, and look up the code's embedding.
 
         The results are written to column `codebook` of `out`. The slot inputs for `inputs_ready` are `rows` and
-        `state`. The reference implementation is `pick` in runtime/engine/execution/sampling.py.
+        `state`. The reference implementation is `sample_codes` in runtime/engine/execution/sampling.py.
 
         Args:
             rules: Rules for codebook 0, or None for other codebooks.

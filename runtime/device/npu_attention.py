@@ -31,8 +31,8 @@ Attend = Callable[
 class NpuSlotAttention:
     """Attention over the slots of the KV cache for NPUs, with masks on the device.
 
-    Implements ``AttendSlots``. Indices and masks are computed once for all layers. Positions beyond the end of a slot
-    are written to its last position, to which no query attends.
+    Implements ``SlotAttentionFunction``. Indices and masks are computed once for all layers. Positions beyond the end
+    of a slot are written to its last position, to which no query attends.
 
     Shapes: rows [B] int64, slot numbers; starts [B] int64, first new position; like [S, kv_heads, T, d], the key cache
     of any layer, where T is a multiple of BLOCK_POSITIONS.

@@ -21,7 +21,7 @@ from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.audio.code2wav_worker import Code2WavWorker
 from runtime.engine.audio.voice_cache import VoiceCache
 from runtime.engine.execution.graphs import GraphPool
-from runtime.engine.execution.model_runner import FrameLost, FrameResult, ModelRunner
+from runtime.engine.execution.model_runner import FrameResult, ModelRunner, UnreadableFrame
 from runtime.engine.execution.prefix_cache import PrefixCache
 from runtime.engine.execution.prompt_batches import PROMPT_BATCH_SIZES
 from runtime.engine.execution.slots import SlotInputs
@@ -104,9 +104,9 @@ class EngineCore:
         self.runner = ModelRunner(checkpoint, device, dtype, slots, length, engine.prompt_piece, prompts, graphs)
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
-        sound_dtype = choose_code2wav_dtype(engine.sound_dtype, device, dtype, checkpoint.quantization)
+        code2wav_dtype = choose_code2wav_dtype(engine.sound_dtype, device, dtype, checkpoint.quantization)
         self.code2wav_streams = Code2WavStreams(
-            code2wav, slots, device, sound_dtype, graphs=graphs, shapes=engine.sound_shapes
+            code2wav, slots, device, code2wav_dtype, graphs=graphs, shapes=engine.sound_shapes
         )
         self.scheduler = Scheduler(
             frame_s=self.frame_s,
@@ -159,7 +159,7 @@ class EngineCore:
         """
         return (self.table.sampled > 0) & (self.table.text_limit <= self.table.sampled)
 
-    def share_voices_of(self, reader: EngineCore, *, may_cross_embed: bool) -> None:
+    def share_voice_cache_of(self, reader: EngineCore, *, may_cross_embed: bool) -> None:
         """Use the voice cache of another checkpoint, which encodes voices for this checkpoint.
 
         Call this method only while no request waits for a voice.
@@ -349,7 +349,7 @@ class EngineCore:
             True if a decode step was launched.
         """
         self.code2wav_scheduler.resubmit_tasks()
-        if not self.in_flight.may_begin:
+        if not self.in_flight.may_launch_step:
             return False
         began = self.clock()
         is_scarce = self.waiting.ready > 0 or len(self.sequences) > max(1, YIELD_BUSY_SHARE * self.slots)
@@ -455,7 +455,7 @@ class EngineCore:
                 self.in_flight.add(Stream.PROMPTS, first.slots, first.event, first, prompts)
         except Exception as error:
             log.exception("the prefill of %d requests failed", len(sequences))
-            if len(sequences) == 1 or isinstance(error, FrameLost):
+            if len(sequences) == 1 or isinstance(error, UnreadableFrame):
                 self._fail(slots)
             else:  # Each row is tried again separately, because only the faulty row should fail.
                 for sequence in sequences:
@@ -479,7 +479,7 @@ class EngineCore:
             return
         except Exception as error:
             log.exception("a frame of %d rows failed", len(slots))
-            is_over = len(slots) == 1 or isinstance(error, FrameLost)
+            is_over = len(slots) == 1 or isinstance(error, UnreadableFrame)
         if is_over:
             self._fail(slots)
             return

@@ -80,7 +80,7 @@ class Inspection:
     download: Download | None = None
     problems: list[SetUpError] = field(default_factory=list)
     content: dict[str, Any] = field(default_factory=dict)  # Content of config.json, with the speakers of all adapters.
-    rows: PlacedRows | None = None  # Rows of codec_embedding from several adapters (see `opened_weights`).
+    rows: PlacedRows | None = None  # Rows of codec_embedding from several adapters (see `open_weight_files`).
 
     @property
     def quantization(self) -> Quantization | None:

@@ -28,7 +28,7 @@ class NativeCode2Wav:
     the keys and values of the attention window.
 
     Raises:
-        NotSupported: The weights are not in the layout of the operator.
+        UnsupportedLayer: The weights are not in the layout of the operator.
     """
 
     max_call_frames = UNLIMITED_FRAMES
@@ -182,7 +182,7 @@ def pack_tiles(module: Any) -> NativeTiles:
     """Return the weights of a linear layer or a convolution in the operator's tiled layout.
 
     Raises:
-        NotSupported: The weights have another layout.
+        UnsupportedLayer: The weights have another layout.
     """
     if not isinstance(module.product, NativeTiles):
         raise UnsupportedLayer(type(module.product))

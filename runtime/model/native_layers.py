@@ -47,7 +47,7 @@ class NativeLayers:
     """All layers of a decoder as one C++ operator with a KV cache.
 
     Raises:
-        NotSupported: The operator does not support a matrix product of the layers.
+        UnsupportedLayer: The operator does not support a matrix product of the layers.
     """
 
     def __init__(self, stack: DecoderStack) -> None:
@@ -82,7 +82,7 @@ class NativePredictor(NativeLayers):
     """Code predictor as one C++ operator: all passes of a frame, including the sampling.
 
     Raises:
-        NotSupported: See `NativeLayers`.
+        UnsupportedLayer: See `NativeLayers`.
     """
 
     def __init__(self, predictor: CodePredictor) -> None:

@@ -22,7 +22,7 @@ EVERYWHERE = ("Latin", "Greek", "Common", "Inherited")
 DIALECT = "dialect"  # Part of the names of dialects in checkpoints. All of them are dialects of Chinese.
 
 
-def strange_script(text: str, languages: Iterable[str]) -> str:
+def find_unsupported_script(text: str, languages: Iterable[str]) -> str:
     """Return the first script in a text that none of the languages uses.
 
     Args:

@@ -21,7 +21,7 @@ from runtime.device.interface import Stream
 from runtime.device.quantized import Quantization
 from runtime.engine.execution.model_runner import ModelRunner
 from runtime.engine.execution.prompt import Prompt
-from runtime.engine.execution.slots import LevelChoice, RowSettings, SlotInputs
+from runtime.engine.execution.slots import NetworkSamplingParams, RequestSamplingParams, SlotInputs
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from tests.support.checkpoints import TINY, few_layers
 from tests.support.checkpoints.files import write_drawn
@@ -76,14 +76,14 @@ def prompt_of(checkpoint: Checkpoint, serial: int) -> Prompt:
     return Prompt(checkpoint.talker.embed_text(ids), [])
 
 
-def settings_of(serial: int) -> RowSettings:
+def settings_of(serial: int) -> RequestSamplingParams:
     level = (
-        LevelChoice(0.9, 50, 1.0, False),
-        LevelChoice(1.0, 0, 0.8, False),
-        LevelChoice(1.0, 0, 1.0, True),
-        LevelChoice(1.3, 5, 1.0, False),
+        NetworkSamplingParams(0.9, 50, 1.0, False),
+        NetworkSamplingParams(1.0, 0, 0.8, False),
+        NetworkSamplingParams(1.0, 0, 1.0, True),
+        NetworkSamplingParams(1.3, 5, 1.0, False),
     )[serial % 4]
-    return RowSettings(level, level, 1.05)
+    return RequestSamplingParams(level, level, 1.05)
 
 
 def spoken(runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], together: bool) -> Codes:

@@ -54,7 +54,7 @@ def streams(network: Code2Wav, device: CudaDevice) -> Code2WavStreams:
     made = Code2WavStreams(network, SLOTS, device, torch.bfloat16)
     torch.cuda.synchronize()  # The streams of the device do not wait for the work of this thread.
     made.capture()
-    assert made.graphs.sizes(Stream.AUDIO), "nothing was captured"
+    assert made.graphs.frame_counts(Stream.AUDIO), "nothing was captured"
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spoken_after
+from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, estimate_speech_frames
 from runtime.engine.engine import Engine
 from runtime.request import Guard, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
@@ -65,7 +65,7 @@ def test_normal_speech_is_far_from_the_runaway_limits(spoken: list[EventRecorder
 
 def test_speech_ends_before_its_text_counts_as_spoken(spoken: list[EventRecorder]) -> None:
     for text, heard in zip(TEXTS, spoken, strict=True):
-        assert len(heard.codes) < spoken_after(text), text
+        assert len(heard.codes) < estimate_speech_frames(text), text
 
 
 def test_two_second_pause_between_sentences_does_not_stop_speech(spoken: list[EventRecorder]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.device.interface import Stream
-from runtime.engine.audio.code2wav_graphs import Family
+from runtime.engine.audio.code2wav_graphs import GraphShapes
 from runtime.model.checkpoint import Checkpoint
 from tests.conftest import Loaded
 
@@ -40,10 +40,10 @@ def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     test_npu_engine.py test all shapes.
     """
     families = {
-        Stream.FIRST_AUDIO: Family((1, 2), (1, 2)),
-        Stream.PROMPTS: Family((1,), (1, 2)),
-        Stream.AUDIO: Family((1, 2, 4), (1, 4)),
+        Stream.FIRST_AUDIO: GraphShapes((1, 2), (1, 2)),
+        Stream.PROMPTS: GraphShapes((1,), (1, 2)),
+        Stream.AUDIO: GraphShapes((1, 2, 4), (1, 4)),
     }
-    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
+    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.GRAPH_SHAPES", families)
     # There is only one graph length, so that some recordings use a graph, and longer ones do not.
     monkeypatch.setattr("runtime.engine.audio.voice_encoders.LENGTHS_S", (1.3,))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from runtime.device.fused import KVView, Norm, QKNormRope, SamplingRules, SamplingState, SlotState
-from runtime.engine.execution.sampling import LevelSettings, gumbel_noise, pick, talker_rules
+from runtime.engine.execution.sampling import BatchSamplingParams, apply_talker_rules, gumbel_noise, sample_codes
 from runtime.model.layers import RMSNorm, rotary, rotate
 
 EPS = 1e-6
@@ -182,8 +182,8 @@ def draw_reference(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, ru
         allowed = torch.arange(width, device=logits.device) < rules.codes
         allowed[rules.eos] = True
         hold = rules.hold_until[rows].clamp(min=rules.min_frames)
-        scores = talker_rules(scores, rules.seen[rows], rules.penalty[rows], frame, hold, allowed, rules.eos)
-    level = LevelSettings(
+        scores = apply_talker_rules(scores, rules.seen[rows], rules.penalty[rows], frame, hold, allowed, rules.eos)
+    level = BatchSamplingParams(
         temperature=slots.temperature[rows],
         top_k=slots.top_k[rows],
         top_p=slots.top_p[rows],
@@ -191,7 +191,7 @@ def draw_reference(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, ru
         widest_k=width,
         any_top_p=True,
     )
-    return pick(scores, level, gumbel_noise(slots.seed[rows], frame, codebook + 1, width)[:, codebook])
+    return sample_codes(scores, level, gumbel_noise(slots.seed[rows], frame, codebook + 1, width)[:, codebook])
 
 
 def random_state(generator: torch.Generator, slots: int, groups: int, codes: int, texts: int) -> SlotState:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.engine.execution.slots import UNLIMITED_FRAMES
-from runtime.engine.scheduling.scheduler import Code2WavChunk, Pace, Scheduler, SequenceTable
+from runtime.engine.scheduling.scheduler import Code2WavChunk, Scheduler, SequenceTable, StepDurations
 
 FRAME_S = 0.08
 
@@ -43,7 +43,7 @@ class Simulation:
     # Seconds per Code2Wav call, and additional seconds per frame of a row.
     sound_cost: tuple[float, float] = (0.004, 0.008)
     steps: list[float] = field(default_factory=list)  # Additional seconds for each frame, by index.
-    pace: Pace = field(default_factory=Pace)
+    pace: StepDurations = field(default_factory=StepDurations)
     prefill_s: float = 0.02
     is_scarce: bool = False
     max_in_flight: int = 0  # Number of frames that may be launched before their results are available.

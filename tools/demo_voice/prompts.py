@@ -12,7 +12,7 @@ import torch
 import descriptions
 from config import CONFIG, WORK
 from lm_model import SIZES
-from runtime.engine.execution.prompt import Columns, add_tags, add_text
+from runtime.engine.execution.prompt import PromptColumns, add_tags, add_text
 from runtime.model.talker import NO_CODEC
 from runtime.request import Layout
 from store import FRAME_SAMPLES, STYLE_SCALE, STYLE_SIZE
@@ -28,12 +28,12 @@ MAX_TEXT_IDS_PER_FRAME = 0.85
 
 def prefix(
     t: TextVocabulary, instruct: list[int] | None, language: str, speaker: str | None, is_clone: bool
-) -> Columns:
+) -> PromptColumns:
     """Return a prompt that has the instruction, the role and the codec tags, but no text yet.
 
     `instruct` has the token ids of the instruction. The other arguments are those of `add_tags`.
     """
-    prompt = Columns()
+    prompt = PromptColumns()
     if instruct is not None:
         prompt.add([t.im_start, t.user, t.newline, *instruct, t.im_end, t.newline], NO_CODEC)
     prompt.add([t.im_start, t.assistant, t.newline], NO_CODEC)

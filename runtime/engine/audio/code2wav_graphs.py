@@ -16,8 +16,8 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.interface import Event, Stream
-from runtime.engine.execution.graphs import Capture, GraphPool, Work
-from runtime.engine.execution.slots import on_device
+from runtime.engine.execution.graphs import Capture, GraphKind, GraphPool
+from runtime.engine.execution.slots import copy_to_device
 from runtime.errors import InvalidSetting
 from runtime.model.code2wav_interface import ROW_COLUMNS, Code2WavNetwork
 
@@ -25,38 +25,38 @@ Shape = tuple[int, int]  # Number of frames, batch size.
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class GraphShapes:
     """Shapes of the Code2Wav graphs of one device stream: frame counts and batch sizes."""
 
     frames: tuple[int, ...]
     batches: tuple[int, ...]
 
-    def up_to(self, rows: int) -> Family:
+    def up_to(self, rows: int) -> GraphShapes:
         """Return a copy without the batch sizes that are larger than needed for `rows` streams."""
         enough = next((batch for batch in self.batches if batch >= rows), self.batches[-1])
-        return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
+        return GraphShapes(self.frames, tuple(batch for batch in self.batches if batch <= enough))
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
         return tuple((frames, batch) for frames in self.frames for batch in self.batches)
 
 
-FAMILIES = {
-    Stream.FIRST_AUDIO: Family((1, 2, 4), (1, 2, 4, 8)),
+GRAPH_SHAPES = {
+    Stream.FIRST_AUDIO: GraphShapes((1, 2, 4), (1, 2, 4, 8)),
     # Audio of the first frames of new requests, decoded right after the prefill.
-    Stream.PROMPTS: Family((1,), (1, 2, 4, 8)),
-    Stream.AUDIO: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
+    Stream.PROMPTS: GraphShapes((1,), (1, 2, 4, 8)),
+    Stream.AUDIO: GraphShapes((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
 }
 
-WORKS = {
-    Stream.FIRST_AUDIO: Work.FIRST_AUDIO,
-    Stream.PROMPTS: Work.FOLLOWING_AUDIO,
-    Stream.AUDIO: Work.AUDIO,
+GRAPH_KINDS = {
+    Stream.FIRST_AUDIO: GraphKind.FIRST_AUDIO,
+    Stream.PROMPTS: GraphKind.FOLLOWING_AUDIO,
+    Stream.AUDIO: GraphKind.AUDIO,
 }
 
 
-def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
-    """Split a number of frames into pieces whose lengths are in `sizes`.
+def split_frames(frames: int, sizes: Sequence[int]) -> list[int]:
+    """Split a number of frames into pieces whose lengths are in `frame_counts`.
 
     The largest pieces come first. A remainder that is smaller than every size becomes the last piece.
 
@@ -71,7 +71,7 @@ def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
     return [*cut, frames] if frames else cut
 
 
-class Bucket:
+class Code2WavGraph:
     """Captured Code2Wav graph of one shape.
 
     Padding rows of a batch use the slot `spare`.
@@ -129,7 +129,7 @@ class Bucket:
             A host buffer for the result, and an event. The buffer is valid after the event.
         """
         spare = np.tile([self._spare, 0, 0], (len(self._rows) - len(rows), 1))
-        self._rows.copy_(on_device(self._inputs.device, np.concatenate((rows, spare))))
+        self._rows.copy_(copy_to_device(self._inputs.device, np.concatenate((rows, spare))))
         self._codes[: len(rows)] = codes
         self._graph.replay()
         outputs = self._device.host_memory(*self._graph.result.shape, dtype=torch.int16)
@@ -170,17 +170,17 @@ class Code2WavGraphs:
         self._groups = groups
         self._spare = spare
         self._graphs = graphs
-        self._shapes = {stream: family.up_to(slots).shapes for stream, family in FAMILIES.items()}
+        self._shapes = {stream: family.up_to(slots).shapes for stream, family in GRAPH_SHAPES.items()}
         if shapes:
             self._shapes[Stream.AUDIO] = tuple(shapes)
 
     def captures(self) -> Iterator[Capture]:
         """Yield the description of every graph to capture, the largest shape first."""
         for stream, frames, batch in self._wanted():
-            make = partial(Bucket, self._network, self._device, stream, frames, batch, self._groups, self._spare)
-            yield Capture(WORKS[stream], (frames, batch), make)
+            make = partial(Code2WavGraph, self._network, self._device, stream, frames, batch, self._groups, self._spare)
+            yield Capture(GRAPH_KINDS[stream], (frames, batch), make)
 
-    def works(self) -> Iterator[Callable[[], object]]:
+    def warmup_functions(self) -> Iterator[Callable[[], object]]:
         """Yield one function per shape that calls the network with dummy inputs.
 
         `Device.precompile` calls the functions to compile all kernels.
@@ -196,15 +196,15 @@ class Code2WavGraphs:
         all_shapes = [(stream, *shape) for stream, shapes in self._shapes.items() for shape in shapes]
         return sorted(all_shapes, key=lambda shape: -shape[1] * shape[2])
 
-    def sizes(self, stream: Stream) -> list[int]:
+    def frame_counts(self, stream: Stream) -> list[int]:
         """Return the numbers of frames for which a device stream has graphs, in ascending order."""
-        return sorted({frames for frames, _ in self._graphs.of(WORKS[stream])})
+        return sorted({frames for frames, _ in self._graphs.of(GRAPH_KINDS[stream])})
 
-    def widest(self, stream: Stream) -> int:
-        return max(batch for _, batch in self._graphs.of(WORKS[stream]))
+    def max_batch_size(self, stream: Stream) -> int:
+        return max(batch for _, batch in self._graphs.of(GRAPH_KINDS[stream]))
 
-    def bucket(self, stream: Stream, frames: int, rows: int) -> Bucket | None:
+    def graph_for(self, stream: Stream, frames: int, rows: int) -> Code2WavGraph | None:
         """Return the smallest graph for `frames` frames of at least `rows` streams, or None."""
-        buckets = self._graphs.of(WORKS[stream])
+        buckets = self._graphs.of(GRAPH_KINDS[stream])
         fitting = [shape for shape in buckets if shape[0] == frames and shape[1] >= rows]
         return buckets[min(fitting)] if fitting else None

@@ -17,7 +17,7 @@ from torch import Tensor
 from runtime.device import Device, kernels
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event, Stream
-from runtime.engine.audio.code2wav_graphs import Code2WavGraphs, Shape, pieces
+from runtime.engine.audio.code2wav_graphs import Code2WavGraphs, Shape, split_frames
 from runtime.engine.audio.reference_prefill import ReferencePrefill
 from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.execution.graphs import GraphPool, Progress
@@ -131,16 +131,17 @@ class Code2WavStreams:
             self._last[slot] = stream, self.device.mark()
         self._rows[slot, 1:] = parity, frames
 
-    def can_follow(self, voice: ClonedVoice | None) -> bool:
-        """True if `follow` can decode the first frame of a new stream with this voice.
+    def can_launch_first_audio(self, voice: ClonedVoice | None) -> bool:
+        """True if `launch_first_audio` can decode the first frame of a new stream with this voice.
 
-        The device must have graphs for `follow`, and the state after the voice's reference frames must be cached.
+        The device must have graphs for `launch_first_audio`, and the state after the voice's reference frames must be
+        cached.
         """
         is_known = voice is None or voice.codes is None or voice.stream_state is not None
-        return is_known and bool(self.graphs.sizes(Stream.PROMPTS))
+        return is_known and bool(self.graphs.frame_counts(Stream.PROMPTS))
 
     @torch.inference_mode()
-    def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
+    def launch_first_audio(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
         """Launch the decoding of the first frame of new streams before the host reads the codes.
 
         The current device stream must be ``Stream.PROMPTS``.
@@ -150,13 +151,13 @@ class Code2WavStreams:
         Returns:
             For each slot, an object that waits for the audio and returns it.
         """
-        widest = self.graphs.widest(Stream.PROMPTS)
+        widest = self.graphs.max_batch_size(Stream.PROMPTS)
         followed: list[FirstAudio] = []
         for first in range(0, len(slots), widest):
             group = np.array(slots[first : first + widest], np.int64)
-            bucket = self.graphs.bucket(Stream.PROMPTS, 1, len(group))
-            assert bucket is not None
-            output, event = bucket.begin(self._rows[group], codes[first : first + widest].unsqueeze(1))
+            graph = self.graphs.graph_for(Stream.PROMPTS, 1, len(group))
+            assert graph is not None
+            output, event = graph.begin(self._rows[group], codes[first : first + widest].unsqueeze(1))
             self._advance(group, 1)
             self._last.update(dict.fromkeys(group.tolist(), (Stream.PROMPTS, event)))
             followed += [FirstAudio(output[index], self.samples_per_frame, event) for index in range(len(group))]
@@ -179,11 +180,11 @@ class Code2WavStreams:
         Returns:
             16-bit PCM bytes or an error for each stream.
         """
-        frames, sizes = codes.shape[1], self.graphs.sizes(stream)
+        frames, sizes = codes.shape[1], self.graphs.frame_counts(stream)
         if at_end and (fitting := [size for size in sizes if size >= frames]):
             codes = codes[:, np.minimum(np.arange(fitting[0]), frames - 1)]
-        cut = pieces(codes.shape[1], sizes) if sizes else _evenly(codes.shape[1], self.network.max_call_frames)
-        widest = self.graphs.widest(stream) if sizes else len(slots)
+        cut = split_frames(codes.shape[1], sizes) if sizes else _evenly(codes.shape[1], self.network.max_call_frames)
+        widest = self.graphs.max_batch_size(stream) if sizes else len(slots)
         pcms: list[bytes | SpeechError] = []
         for first in range(0, len(slots), widest):
             group = np.array(slots[first : first + widest], np.int64)
@@ -245,8 +246,8 @@ class Code2WavStreams:
         if launched := [slot for slot in slots.tolist() if slot in self._last]:
             with self.device.stream(stream):
                 self._after_last(launched, stream)
-        if (bucket := self.graphs.bucket(stream, size, len(slots))) is not None:
-            output = bucket.run(rows, codes)
+        if (graph := self.graphs.graph_for(stream, size, len(slots))) is not None:
+            output = graph.run(rows, codes)
         else:
             self.uncaptured += self.device.holds_graphs
             output = self._eagerly(rows, codes, stream)

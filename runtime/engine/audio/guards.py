@@ -116,6 +116,6 @@ def _runs(holds: NDArray[np.bool_], before: NDArray[np.int64]) -> NDArray[np.int
     return frame_indices - broken + np.where(broken < 0, before[:, None], 0)
 
 
-def spoken_after(text: str) -> int:
+def estimate_speech_frames(text: str) -> int:
     """Estimate the number of frames that the speech of a complete text needs, with a margin."""
     return round(SPOKEN_RATIO * expected_frames(text)) + SPOKEN_GRACE_FRAMES

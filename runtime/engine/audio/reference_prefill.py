@@ -17,10 +17,10 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.interface import Stream
-from runtime.engine.audio.code2wav_graphs import pieces
+from runtime.engine.audio.code2wav_graphs import split_frames
 from runtime.engine.cloned_voice import VoiceStreamState
-from runtime.engine.execution.graphs import Capture, GraphPool, Work
-from runtime.engine.execution.slots import on_device
+from runtime.engine.execution.graphs import Capture, GraphKind, GraphPool
+from runtime.engine.execution.slots import copy_to_device
 from runtime.model.code2wav_interface import ROW_COLUMNS, Code2WavNetwork
 
 # Numbers of frames that one step processes. Numbers above the network's limit are not used.
@@ -66,7 +66,7 @@ class ReferencePrefill:
         for work, size, run in self._works():
             yield Capture(work, (size,), partial(_Step, self._device, run, size, self._groups))
 
-    def works(self) -> Iterator[Callable[[], object]]:
+    def warmup_functions(self) -> Iterator[Callable[[], object]]:
         """Yield one function per step that runs the step with dummy inputs.
 
         `Device.precompile` calls the functions to compile all kernels.
@@ -76,14 +76,16 @@ class ReferencePrefill:
         for _, size, run in self._works():
             yield partial(run, rows, torch.zeros((1, size, self._groups), device=device, dtype=torch.int32))
 
-    def _works(self) -> list[tuple[Work, int, Run]]:
+    def _works(self) -> list[tuple[GraphKind, int, Run]]:
         """Return (kind, number of frames, function) of all work to capture."""
         if (network := self._network.stepped) is None:
             return []
         steps = [
-            (Work.REFERENCE, size, network.advance_state) for size in STEP_FRAMES if size <= network.max_call_frames
+            (GraphKind.REFERENCE, size, network.advance_state)
+            for size in STEP_FRAMES
+            if size <= network.max_call_frames
         ]
-        return [*steps, (Work.REFERENCE_END, network.tail_frames, network.decode)]
+        return [*steps, (GraphKind.REFERENCE_END, network.tail_frames, network.decode)]
 
     @torch.inference_mode()
     def __call__(self, codes: Tensor) -> VoiceStreamState:
@@ -97,11 +99,11 @@ class ReferencePrefill:
             if network is None or None in captured or len(codes) < network.tail_frames:
                 state, parity = self._network.state_after(codes)
                 return VoiceStreamState(state, parity, len(codes))
-            steps: dict[int, _Step] = {size: step for (size,), step in self._graphs.of(Work.REFERENCE).items()}
-            sizes = [*pieces(len(codes) - network.tail_frames, list(steps)), network.tail_frames]
+            steps: dict[int, _Step] = {size: step for (size,), step in self._graphs.of(GraphKind.REFERENCE).items()}
+            sizes = [*split_frames(len(codes) - network.tail_frames, list(steps)), network.tail_frames]
             begins = np.cumsum([0, *sizes[:-1]])
             host = np.stack((np.full(len(sizes), network.reference_slot), np.arange(len(sizes)) % 2, begins), axis=1)
-            rows = on_device(self._device.torch_device, host)
+            rows = copy_to_device(self._device.torch_device, host)
             network.reset(network.reference_slot)
             for number, (begin, size) in enumerate(zip(begins.tolist(), sizes, strict=True)):
                 step = captured[-1] if number == len(sizes) - 1 else steps[size]

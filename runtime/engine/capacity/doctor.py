@@ -11,9 +11,9 @@ import torch
 from runtime.device import open_device
 from runtime.device.open_device import choose_dtype
 from runtime.device.quantized import supported_quantizations
-from runtime.engine.capacity.memory import MemoryBudget, MemoryNeed
+from runtime.engine.capacity.memory import MemoryBudget, MemoryRequirement
 from runtime.engine.capacity.probe import Weights
-from runtime.engine.capacity.weights import WeightBits, word_of
+from runtime.engine.capacity.weights import WeightsSelector, weights_name
 from runtime.engine.loading.registry import Registry
 from runtime.errors import SetUpError
 from runtime.model.adapters import describe_changes
@@ -41,7 +41,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class FilesSeen:
+class CheckpointFiles:
     """Relative paths of a checkpoint's files, divided into read, missing and ignored files."""
 
     read: dict[str, int]  # Size in bytes of each file, by relative path.
@@ -51,7 +51,7 @@ class FilesSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterSeen:
+class AdapterSummary:
     """Adapter that is merged into the weights of its base checkpoint."""
 
     folder: str
@@ -60,7 +60,7 @@ class AdapterSeen:
     speakers: tuple[str, ...]
 
     @classmethod
-    def all_of(cls, source: CheckpointSource) -> Iterator[AdapterSeen]:
+    def all_of(cls, source: CheckpointSource) -> Iterator[AdapterSummary]:
         """Yield a description of each adapter of a checkpoint.
 
         The iteration ends at the first adapter that cannot be read.
@@ -105,7 +105,7 @@ class MemoryRow:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceMemorySeen:
+class DeviceMemoryReport:
     """Device memory in bytes: allowed, free, and needed by a checkpoint."""
 
     device: str
@@ -122,19 +122,19 @@ class Diagnosis:
     servable: bool
     problems: tuple[Problem, ...]
     served: CheckpointCapabilities | None
-    files: FilesSeen
-    adapters: tuple[AdapterSeen, ...]
+    files: CheckpointFiles
+    adapters: tuple[AdapterSummary, ...]
     download: Download | None  # Sizes of the files to download for a Hub id, or None for a local folder.
     weights: WeightsSummary | None
     speech_tokenizer: WeightsSummary | None
     text_ids: int | None  # Vocabulary size of the text tokenizer.
     defaulted: tuple[str, ...]
     unknown: tuple[str, ...]
-    memory: DeviceMemorySeen
+    memory: DeviceMemoryReport
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """Names, modes and memory of checkpoints that can be loaded together."""
 
     names: tuple[str, ...]
@@ -148,7 +148,7 @@ class Checked:
         return self.need <= self.free
 
 
-def check(settings: Settings) -> Checked:
+def check_checkpoints(settings: Settings) -> CheckResult:
     """Check that all checkpoints in the settings can be loaded together.
 
     The check takes seconds, and downloads missing Hub checkpoints.
@@ -163,12 +163,12 @@ def check(settings: Settings) -> Checked:
     for inspection in found:
         inspection.require()
     names, budget = tuple(entry.name for entry in registry.entries), MemoryBudget.of(device, engine)
-    bits = WeightBits(engine, device)
+    bits = WeightsSelector(engine, device)
     pairs = zip(registry.entries, found, strict=True)
     chosen = [bits.choose(entry.config, entry.name, inspection.types.values()) for entry, inspection in pairs]
-    need = MemoryNeed.of(found, budget, engine, chosen)
+    need = MemoryRequirement.of(found, budget, engine, chosen)
     need.require(", ".join(names), budget, engine)
-    return Checked(names, registry.modes, need.with_slots(engine.max_slots or budget.max_slots), budget.free)
+    return CheckResult(names, registry.modes, need.with_slots(engine.max_slots or budget.max_slots), budget.free)
 
 
 def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = ()) -> Diagnosis:
@@ -189,7 +189,7 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
     dtype, budget, bits = (
         choose_dtype(settings.dtype, device),
         MemoryBudget.of(device, settings),
-        WeightBits(settings, device),
+        WeightsSelector(settings, device),
     )
     if others:
         source = combine_adapters(*map(find_source, (reference, *others)))
@@ -214,22 +214,24 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
         kinds += [(dtype, kind) for kind in supported_quantizations(device.name) if stored in (None, kind)]
         rows = tuple(_row(found, kind, budget, settings, bits, is_chosen=kind == chosen) for kind in kinds)
         with found.record_error():
-            MemoryNeed.of([found], budget, settings, [chosen]).require(name, budget, settings)
+            MemoryRequirement.of([found], budget, settings, [chosen]).require(name, budget, settings)
     notes = [part.notes for part in (found.config, found.speech) if part is not None]
     return Diagnosis(
         name=name,
         servable=not found.problems,
         problems=tuple(map(Problem.of, found.problems)),
         served=None if found.config is None else CheckpointCapabilities.of(found.config),
-        files=FilesSeen(found.sizes, found.files.missing, found.files.ignored, tuple(unapplied_adapters(found.source))),
-        adapters=tuple(AdapterSeen.all_of(found.source)),
+        files=CheckpointFiles(
+            found.sizes, found.files.missing, found.files.ignored, tuple(unapplied_adapters(found.source))
+        ),
+        adapters=tuple(AdapterSummary.all_of(found.source)),
         download=found.download,
         weights=found.weights,
         speech_tokenizer=found.speech_weights,
         text_ids=None if found.text_tokenizer is None else found.text_tokenizer.ids,
         defaulted=tuple(field for note in notes for field in note.defaulted),
         unknown=tuple(field for note in notes for field in note.unknown),
-        memory=DeviceMemorySeen(budget.device, budget.may_have, budget.free, rows),
+        memory=DeviceMemoryReport(budget.device, budget.may_have, budget.free, rows),
     )
 
 
@@ -238,12 +240,14 @@ def _row(
     weights: Weights,
     budget: MemoryBudget,
     settings: EngineSettings,
-    bits: WeightBits,
+    bits: WeightsSelector,
     *,
     is_chosen: bool,
 ) -> MemoryRow:
     assert found.config is not None
-    need, rtf, rtf_now = MemoryNeed.of([found], budget, settings, [weights]), None, None
+    need, rtf, rtf_now = MemoryRequirement.of([found], budget, settings, [weights]), None, None
     if bits.is_measured(found.config):
         rtf, rtf_now = bits.probe.rtf(found.config, weights), bits.probe.rtf_now(found.config, weights)
-    return MemoryRow(word_of(weights), is_chosen, need.once, need.slot, need.slots_in(budget, settings), rtf, rtf_now)
+    return MemoryRow(
+        weights_name(weights), is_chosen, need.once, need.slot, need.slots_in(budget, settings), rtf, rtf_now
+    )

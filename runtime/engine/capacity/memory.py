@@ -55,7 +55,7 @@ class MemoryBudget:
     @classmethod
     def of(cls, device: Device, settings: EngineSettings) -> MemoryBudget:
         on_cpu = device.torch_device.type == "cpu"
-        total, free = memory_of(device)
+        total, free = device_memory(device)
         may_have = total if on_cpu else int(settings.memory_share * total)
         return cls(device.name, on_cpu, may_have, free - (total - may_have))
 
@@ -94,7 +94,7 @@ def slots_for(device: Device, settings: EngineSettings, slot: int, unready: int 
     budget = MemoryBudget.of(device, settings)
     left, least = budget.free - (0 if budget.on_cpu else RESERVE_BYTES), settings.max_slots or 1
     if not budget.on_cpu and not budget.slots_in(left, slot, settings):
-        total, free = memory_of(device)
+        total, free = device_memory(device)
         raise DeviceMemory(
             slots=least,
             need=round(least * slot / GIB, 2),
@@ -123,7 +123,7 @@ def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryNeed:
+class MemoryRequirement:
     """Memory of several checkpoints: a constant number of bytes, and bytes per slot."""
 
     once: int  # Bytes of memory that do not depend on the number of slots: weights, process and graphs.
@@ -132,7 +132,7 @@ class MemoryNeed:
     @classmethod
     def of(
         cls, found: Sequence[Inspection], budget: MemoryBudget, settings: EngineSettings, weights: Sequence[Weights]
-    ) -> MemoryNeed:
+    ) -> MemoryRequirement:
         """Estimate the device memory of inspected checkpoints.
 
         A speech tokenizer that several checkpoints share is counted once.
@@ -222,11 +222,11 @@ def _network_bytes(
         return tensor_bytes(network, dtype.itemsize, quantization) - on_cpu * _table_savings(inspection, network, dtype)
     used_bytes = tensor_bytes(network, torch.float32.itemsize)
     if prefix == DECODER and on_cpu:
-        sound_dtype = choose_code2wav_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
+        code2wav_dtype = choose_code2wav_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
         products = sum(
-            network.get_parameter(f"{name}.weight").numel() for name in low_precision_modules(network, sound_dtype)
+            network.get_parameter(f"{name}.weight").numel() for name in low_precision_modules(network, code2wav_dtype)
         )
-        used_bytes -= (torch.float32.itemsize - sound_dtype.itemsize) * products
+        used_bytes -= (torch.float32.itemsize - code2wav_dtype.itemsize) * products
     return used_bytes
 
 
@@ -244,7 +244,7 @@ def _table_savings(inspection: Inspection, talker: nn.Module, dtype: torch.dtype
     return saved
 
 
-def memory_of(device: Device) -> tuple[int, int]:
+def device_memory(device: Device) -> tuple[int, int]:
     """Return the total and the free memory of a device in bytes."""
     total, free = device.total_bytes(), device.free_bytes()
     if device.torch_device.type != "cpu":

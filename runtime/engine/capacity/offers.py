@@ -11,10 +11,16 @@ from torch import Tensor
 
 from runtime.device import Device, open_device
 from runtime.device.open_device import choose_dtype
-from runtime.engine.capacity.memory import MemoryBudget, MemoryNeed, memory_of
-from runtime.engine.capacity.probe import Weights, bytes_per_weight, frame_reads
+from runtime.engine.capacity.memory import MemoryBudget, MemoryRequirement, device_memory
+from runtime.engine.capacity.probe import Weights, bytes_per_weight, weights_per_frame
 from runtime.engine.capacity.timing import measure_runs
-from runtime.engine.capacity.weights import AUTO, Pace, WeightBits, can_round, choose_pace
+from runtime.engine.capacity.weights import (
+    AUTO,
+    WeightsRtf,
+    WeightsSelector,
+    can_auto_quantize,
+    choose_real_time_weights,
+)
 from runtime.model.checkpoint import model_networks, speech_tokenizer_networks
 from runtime.model.config import (
     Code2WavConfig,
@@ -41,7 +47,7 @@ CODE2WAV_FRAME_OPERATIONS = 5.2e9
 
 
 @dataclass(frozen=True, slots=True)
-class OfferedBits:
+class PrecisionEstimate:
     """Estimates for a published checkpoint with one dtype or quantization."""
 
     weights: str  # Value of the quantization setting: off, int8 or int4.
@@ -50,17 +56,17 @@ class OfferedBits:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class CheckpointEstimate:
     """Estimates for a published checkpoint with each supported dtype and quantization."""
 
     id: str
     shared: int  # Bytes of the speech tokenizer, which all checkpoints share.
-    bits: tuple[OfferedBits, ...]  # Quantizations that the device supports, from the most to the least exact.
+    bits: tuple[PrecisionEstimate, ...]  # Quantizations that the device supports, from the most to the least exact.
     chosen: str  # Quantization in the settings, or the most exact one that is fast enough on this machine.
 
 
 @dataclass(frozen=True, slots=True)
-class MachineOffers:
+class MachineEstimates:
     """Memory of this machine, and estimates for all published checkpoints.
 
     Sizes are bytes of device memory.
@@ -71,10 +77,10 @@ class MachineOffers:
     quantize: str  # Value of the quantization setting.
     total: int  # Total number of bytes that may be used.
     free: int
-    offers: tuple[Offer, ...]
+    offers: tuple[CheckpointEstimate, ...]
 
 
-def machine_offers(settings: EngineSettings) -> MachineOffers:
+def estimate_published_checkpoints(settings: EngineSettings) -> MachineEstimates:
     """Measure this machine, and estimate memory and speed of all published checkpoints.
 
     The measurement takes a few seconds in addition to the imports.
@@ -83,31 +89,33 @@ def machine_offers(settings: EngineSettings) -> MachineOffers:
         SetUpError: The device does not exist or does not support the settings.
     """
     device = open_device(settings.device, eager=True)
-    bits, budget = WeightBits(settings, device), MemoryBudget.of(device, settings)
-    card = None if can_round(device) else CardSpeed.of(device, choose_dtype(settings.dtype, device))
-    offers: list[Offer] = []
-    ladders: dict[str, list[Pace]] = {}
+    bits, budget = WeightsSelector(settings, device), MemoryBudget.of(device, settings)
+    card = None if can_auto_quantize(device) else GpuSpeed.of(device, choose_dtype(settings.dtype, device))
+    offers: list[CheckpointEstimate] = []
+    ladders: dict[str, list[WeightsRtf]] = {}
     for checkpoint in PUBLISHED:
         found = inspect_published(checkpoint)
         assert found.config is not None
         if checkpoint.size not in ladders:
-            weights = bits.with_bits(found.config, bits.known)
+            weights = bits.with_quantization(found.config, bits.known)
             ladders[checkpoint.size] = (
-                list(bits.paces(found.config)) if card is None else [(weights, card.rtf(found.config, weights))]
+                list(bits.real_time_factors(found.config))
+                if card is None
+                else [(weights, card.rtf(found.config, weights))]
             )
         ladder = ladders[checkpoint.size]
-        needs = [MemoryNeed.of([found], budget, settings, [weights]) for weights, _ in ladder]
-        pairs = [MemoryNeed.of([found] * 2, budget, settings, [weights] * 2) for weights, _ in ladder]
+        needs = [MemoryRequirement.of([found], budget, settings, [weights]) for weights, _ in ladder]
+        pairs = [MemoryRequirement.of([found] * 2, budget, settings, [weights] * 2) for weights, _ in ladder]
         offered = [
-            OfferedBits(_setting_of(weights), need.with_slots(1), rtf)
+            PrecisionEstimate(_setting_of(weights), need.with_slots(1), rtf)
             for (weights, rtf), need in zip(ladder, needs, strict=True)
         ]
-        chosen = _setting_of(choose_pace(ladder)) if settings.quantize == AUTO else settings.quantize
+        chosen = _setting_of(choose_real_time_weights(ladder)) if settings.quantize == AUTO else settings.quantize
         shared = min(2 * need.once - pair.once for need, pair in zip(needs, pairs, strict=True))
-        offers.append(Offer(checkpoint.id, shared, tuple(offered), chosen))
+        offers.append(CheckpointEstimate(checkpoint.id, shared, tuple(offered), chosen))
     dtype = str(choose_dtype(settings.dtype, device)).removeprefix("torch.")
-    free = memory_of(device)[1]
-    return MachineOffers(device.name, dtype, settings.quantize, budget.may_have, free, tuple(offers))
+    free = device_memory(device)[1]
+    return MachineEstimates(device.name, dtype, settings.quantize, budget.may_have, free, tuple(offers))
 
 
 @cache
@@ -163,7 +171,7 @@ def _setting_of(weights: Weights) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class CardSpeed:
+class GpuSpeed:
     """Speed of a GPU: memory reads in bytes per second, and Code2Wav operations per second."""
 
     reads: float
@@ -171,7 +179,7 @@ class CardSpeed:
 
     @classmethod
     @torch.inference_mode()
-    def of(cls, device: Device, dtype: torch.dtype) -> CardSpeed:
+    def of(cls, device: Device, dtype: torch.dtype) -> GpuSpeed:
         """Measure a GPU's speed as the best of several runs, because other processes may use it."""
         where, (rows, width) = device.torch_device, MATRIX
         weights = torch.zeros(READ_BYTES // (rows * width * dtype.itemsize), rows, width, dtype=dtype, device=where)
@@ -192,7 +200,7 @@ class CardSpeed:
 
         Decode steps (limited by memory bandwidth) and Code2Wav (limited by compute) overlap.
         """
-        frame = frame_reads(config) * bytes_per_weight(*weights) / self.reads
+        frame = weights_per_frame(config) * bytes_per_weight(*weights) / self.reads
         layers = config.talker.num_hidden_layers
         layers += (config.talker.num_code_groups - 1) * config.predictor.num_hidden_layers
         return round(max(frame + layers * LAUNCH_S, CODE2WAV_FRAME_OPERATIONS / self.computes) / FRAME_S, 3)

@@ -20,7 +20,14 @@ from runtime.device.cpu import CORE_COUNT, ThreadCounts, split_cores
 from runtime.device.huge_pages import move_to_huge_pages
 from runtime.device.open_device import choose_code2wav_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
-from runtime.engine.capacity.timing import TIMED_ROUNDS, Timing, cpu_threads, measure_round, measure_runs, repeating
+from runtime.engine.capacity.timing import (
+    TIMED_ROUNDS,
+    Timing,
+    cpu_threads,
+    measure_round,
+    measure_runs,
+    repeat_in_background,
+)
 from runtime.engine.execution.frame import Frame
 from runtime.engine.execution.slots import SlotCache
 from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
@@ -53,12 +60,12 @@ class Probe:
 
     Args:
         threads: Number of threads for frames and also for audio, or 0 for the default division of the cores.
-        sound_dtype: Dtype setting for Code2Wav's matrix products.
+        code2wav_dtype: Dtype setting for Code2Wav's matrix products.
     """
 
     device: Device
     threads: int = 0
-    sound_dtype: str = "auto"
+    code2wav_dtype: str = "auto"
     _frames: dict[tuple[int, Weights], tuple[Timing, float]] = field(default_factory=dict)
     _code2wav_timings: dict[torch.dtype, Timing] = field(default_factory=dict)
 
@@ -78,7 +85,7 @@ class Probe:
 
         Both are measured on this CPU. The slowdown is a factor. It is infinite if frames and audio share cores.
         """
-        key = frame_reads(config), weights
+        key = weights_per_frame(config), weights
         if key not in self._frames:
             threads = self._thread_counts
             with cpu_threads(threads.frames):
@@ -90,12 +97,12 @@ class Probe:
         return self._frames[key]
 
     def _solo_and_batched(self, frame: Callable[[], Tensor], weights: Weights) -> tuple[Timing, float]:
-        code2wav = _sound_units(self._sound_dtype(weights))
+        code2wav = _sound_units(self._code2wav_dtype(weights))
         solo, batched = [], []
         frame().item()
         for _ in range(TIMED_ROUNDS):  # Both kinds of rounds alternate, so that other processes slow both down equally.
             solo += measure_round(frame)
-            with repeating(code2wav, self._thread_counts.sound):
+            with repeat_in_background(code2wav, self._thread_counts.sound):
                 batched += measure_round(frame)
         # All threads wait for the same memory, so the slowdown of this thread's CPU time represents the slowdown of all
         # threads.
@@ -106,9 +113,9 @@ class Probe:
     def code2wav_time(self, weights: Weights) -> Timing:
         """Return the measured time that Code2Wav needs per frame on this CPU.
 
-        The setting `sound_dtype` and the talker's `weights` determine the dtype of the measured products.
+        The setting `code2wav_dtype` and the talker's `weights` determine the dtype of the measured products.
         """
-        dtype = self._sound_dtype(weights)
+        dtype = self._code2wav_dtype(weights)
         if dtype not in self._code2wav_timings:
             with cpu_threads(self._thread_counts.sound):
                 units = Timing.of(measure_runs(_sound_units(dtype)))
@@ -116,8 +123,8 @@ class Probe:
             self._code2wav_timings[dtype] = Timing(ratio * units.best, ratio * units.median)
         return self._code2wav_timings[dtype]
 
-    def _sound_dtype(self, weights: Weights) -> torch.dtype:
-        return choose_code2wav_dtype(self.sound_dtype, self.device, *weights)
+    def _code2wav_dtype(self, weights: Weights) -> torch.dtype:
+        return choose_code2wav_dtype(self.code2wav_dtype, self.device, *weights)
 
     @property
     def _thread_counts(self) -> ThreadCounts:
@@ -125,10 +132,10 @@ class Probe:
 
 
 def _rtf(frame: float, sound: float, slowdown: float) -> float:
-    return round(together(frame, sound, slowdown) / FRAME_S, 3)
+    return round(parallel_frame_time(frame, sound, slowdown) / FRAME_S, 3)
 
 
-def together(frame: float, sound: float, slowdown: float) -> float:
+def parallel_frame_time(frame: float, sound: float, slowdown: float) -> float:
     """Return the seconds per frame if different cores compute frames and audio in parallel.
 
     Args:
@@ -151,7 +158,7 @@ def bytes_per_weight(dtype: torch.dtype, quantization: Quantization | None) -> f
     return dtype.itemsize if quantization is None else quantized_bytes(rows, width, quantization) / (rows * width)
 
 
-def frame_reads(config: ModelConfig) -> int:
+def weights_per_frame(config: ModelConfig) -> int:
     """Return the number of weights that a frame reads from memory.
 
     A frame reads the talker once, and the code predictor once per code except code 0.

@@ -79,7 +79,7 @@ def cpu_threads(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def repeating(work: Callable[[], Tensor], threads: int) -> Iterator[None]:
+def repeat_in_background(work: Callable[[], Tensor], threads: int) -> Iterator[None]:
     """Repeat ``work`` on another thread while the context is active.
 
     ``threads`` is the number of CPU threads that ``work`` uses.

@@ -16,7 +16,7 @@ import torch
 from runtime.device import Device
 from runtime.device.open_device import choose_dtype, choose_quantization
 from runtime.device.quantized import Quantization, supports_float16
-from runtime.engine.capacity.probe import Probe, Weights, frame_reads
+from runtime.engine.capacity.probe import Probe, Weights, weights_per_frame
 from runtime.model.checkpoint import choose_loaded_quantization
 from runtime.model.config import ModelConfig
 from runtime.settings import EngineSettings
@@ -35,10 +35,10 @@ SAFE_RTF = 0.7
 # networks.
 LARGE = 100_000_000
 
-Pace = tuple[Weights, float]  # Weights and real-time factor.
+WeightsRtf = tuple[Weights, float]  # Weights and real-time factor.
 
 
-def choose_pace(ladder: Iterable[Pace]) -> Weights:
+def choose_real_time_weights(ladder: Iterable[WeightsRtf]) -> Weights:
     """Choose the most precise weights that run in real time.
 
     The first weights with a real-time factor of at most `SAFE_RTF` are chosen, or else the first with at most 1. If no
@@ -48,7 +48,7 @@ def choose_pace(ladder: Iterable[Pace]) -> Weights:
         ladder: Weights and real-time factors, the most precise weights first. An iterator may measure each speed when
             it is requested.
     """
-    slower: list[Pace] = []
+    slower: list[WeightsRtf] = []
     for weights, rtf in ladder:
         if rtf <= SAFE_RTF:
             return weights
@@ -57,7 +57,7 @@ def choose_pace(ladder: Iterable[Pace]) -> Weights:
     return fast[0] if fast else min(slower[:2], key=lambda pace: pace[1])[0]
 
 
-class WeightBits:
+class WeightsSelector:
     """Selector of dtype and quantization for each checkpoint, by settings or measured speed.
 
     Raises:
@@ -73,7 +73,7 @@ class WeightBits:
         self.known = None if self._is_open else choose_quantization(settings.quantize, device)
         self.probe = Probe(device, settings.threads, settings.sound_dtype)
 
-    def with_bits(self, config: ModelConfig, bits: Quantization | None, types: Collection[str] = ()) -> Weights:
+    def with_quantization(self, config: ModelConfig, bits: Quantization | None, types: Collection[str] = ()) -> Weights:
         """Return the dtype and quantization of a checkpoint for a quantization setting.
 
         A CPU without bfloat16 instructions stores unquantized weights as float16 and computes in float32. Float16
@@ -84,20 +84,20 @@ class WeightBits:
             types: Safetensors dtypes of the tensors in the checkpoint's files. Small checkpoints use float16 only if
                 all tensors are float16.
         """
-        is_large = frame_reads(config) >= LARGE
+        is_large = weights_per_frame(config) >= LARGE
         dtype = choose_dtype(self._dtype, self._device, is_large=bits is None and is_large)
-        is_whole = bits is None and self._dtype == AUTO and dtype is torch.float32 and can_round(self._device)
+        is_whole = bits is None and self._dtype == AUTO and dtype is torch.float32 and can_auto_quantize(self._device)
         if is_whole and (is_large or set(types) == {FLOAT16_NAME}) and supports_float16():
             return dtype, Quantization.FLOAT16
         return dtype, bits
 
-    def paces(self, config: ModelConfig) -> Iterator[Pace]:
+    def real_time_factors(self, config: ModelConfig) -> Iterator[WeightsRtf]:
         """Yield weights and real-time factor for a model shape, from most to least precise.
 
         Each speed is measured when the iterator requests it.
         """
         for bits in QUANTIZATIONS:
-            weights = self.with_bits(config, bits)
+            weights = self.with_quantization(config, bits)
             yield weights, self.probe.rtf(config, weights)
 
     def choose(self, config: ModelConfig, name: str, types: Collection[str]) -> Weights:
@@ -107,20 +107,22 @@ class WeightBits:
 
         Args:
             name: Name of the checkpoint for messages.
-            types: See `with_bits`.
+            types: See `with_quantization`.
 
         Raises:
             CheckpointUnsupported: The stored quantization differs from the settings, or the device does not support it.
         """
         if config.quantization is not None:
             stored = Quantization(config.quantization)
-            return self.with_bits(config, choose_loaded_quantization(name, stored, self.known, self._device.name))
+            return self.with_quantization(
+                config, choose_loaded_quantization(name, stored, self.known, self._device.name)
+            )
         if not (self._is_open and self.is_measured(config)):
-            return self.with_bits(config, self.known, types)
-        weights = choose_pace(self.paces(config))
+            return self.with_quantization(config, self.known, types)
+        weights = choose_real_time_weights(self.real_time_factors(config))
         log.info(
             "%s: weights as %s; estimated RTF %.2f, or %.2f under the current load",
-            *(name, word_of(weights), self.probe.rtf(config, weights), self.probe.rtf_now(config, weights)),
+            *(name, weights_name(weights), self.probe.rtf(config, weights), self.probe.rtf_now(config, weights)),
         )
         return weights
 
@@ -129,15 +131,15 @@ class WeightBits:
 
         This is the case only for large checkpoints on a CPU.
         """
-        return can_round(self._device) and frame_reads(config) >= LARGE
+        return can_auto_quantize(self._device) and weights_per_frame(config) >= LARGE
 
 
-def word_of(weights: Weights) -> str:
+def weights_name(weights: Weights) -> str:
     """Return the name of the quantization, or of the dtype if the weights are unquantized."""
     dtype, quantization = weights
     return quantization or str(dtype).removeprefix("torch.")
 
 
-def can_round(device: Device) -> bool:
+def can_auto_quantize(device: Device) -> bool:
     """True if weights on this device may be quantized automatically to reach real time."""
     return device.name == "cpu"

@@ -24,8 +24,8 @@ from runtime.engine.execution.attention import (
 )
 from runtime.engine.execution.cross_checkpoint_embeddings import CrossCheckpointEmbeddings, InputTables
 from runtime.engine.execution.noise import CpuNoise, HostNoise
-from runtime.engine.execution.sampling import MIN_FRAMES, gumbel_noise, pick, talker_rules
-from runtime.engine.execution.slots import SlotCache, on_device
+from runtime.engine.execution.sampling import MIN_FRAMES, apply_talker_rules, gumbel_noise, sample_codes
+from runtime.engine.execution.slots import SlotCache, copy_to_device
 from runtime.model.code_predictor import FrameCache
 from runtime.model.config import ModelConfig
 from runtime.model.fused_operations import FusedOperations
@@ -65,7 +65,7 @@ class Frame:
         self.slot_cache = slot_cache
         target, fused = device.torch_device, device.fused(dtype)
         self.fused = fused
-        self.ops = operations_of(device, fused)
+        self.ops = choose_operations(device, fused)
         # On some devices, first frames are computed at the same time as other frames, so each kind has its own cache.
         predictor = self.talker.code_predictor
         is_native = dtype is torch.float32 and runs_native(device)
@@ -98,7 +98,7 @@ class Frame:
             tables = self.talker.tables
             assert tables is not None, "fused operations need the talker's embedding tables"
             addresses = slot_cache.tables[False] = InputTables(tables.frames[0], tables.text, tables.first).addresses
-            slot_cache.addresses[:] = on_device(target, np.array(addresses))[:, None]
+            slot_cache.addresses[:] = copy_to_device(target, np.array(addresses))[:, None]
 
     @torch.inference_mode()
     def set_embedding_source(self, embedding_source: Talker | None) -> None:
@@ -216,7 +216,7 @@ class Frame:
         if not len(places):
             return None
         return CrossCheckpointEmbeddings(
-            self.talker, self._embedding_source, on_device(self.device.torch_device, places)
+            self.talker, self._embedding_source, copy_to_device(self.device.torch_device, places)
         )
 
     def _sample(
@@ -279,13 +279,13 @@ class Frame:
             sums.append(scores.sum(dim=-1))
             if codebook == 0:
                 eos, hold = config.codec_eos_token_id, slot_cache.hold_until[rows]
-                scores = talker_rules(
+                scores = apply_talker_rules(
                     scores, slot_cache.seen[rows], slot_cache.penalty[rows], frame, hold, self.allowed, eos
                 )
             level_noise = None if noise is None else noise[0] if codebook == 0 else noise[1][:, codebook - 1]
             if host_noise is not None:
                 level_noise = host_noise.of(codebook, len(rows))
-            codes.append(pick(scores, levels[codebook > 0], level_noise))
+            codes.append(sample_codes(scores, levels[codebook > 0], level_noise))
             if embedded is not None:
                 embedded.copy_(self.talker.embed_code(codebook, codes[-1]))
                 if codebook == 0 and embeddings is not None:
@@ -372,7 +372,7 @@ def runs_native(device: Device) -> bool:
     return device.name == "cpu" and not device.holds_graphs
 
 
-def operations_of(device: Device, fused: Fused | None = None) -> Operations:
+def choose_operations(device: Device, fused: Fused | None = None) -> Operations:
     """Return the implementation of the layer operations (products and norms) for a device.
 
     Args:

@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]  # Arguments: number of captured graphs, t
 Shape = tuple[int, ...]
 
 
-class Work(StrEnum):
+class GraphKind(StrEnum):
     """Kind of work that a graph captures.
 
     The comment of each member lists the dimensions of a graph's shape.
@@ -45,7 +45,7 @@ class Capture:
     The function `capture` returns the graph, or an object that owns the graph and its inputs.
     """
 
-    work: Work
+    work: GraphKind
     shape: Shape
     capture: Callable[[], Any]
 
@@ -59,7 +59,7 @@ class GraphPool:
     def __init__(self, device: Device) -> None:
         self._device = device
         # Graphs by kind of work and shape. The shapes of each kind are in ascending order.
-        self._graphs: dict[Work, dict[Shape, Any]] = {work: {} for work in Work}
+        self._graphs: dict[GraphKind, dict[Shape, Any]] = {work: {} for work in GraphKind}
 
     def capture(self, captures: Iterable[Capture], progress: Progress = lambda done, of: None) -> None:
         """Capture graphs in the given order.
@@ -88,15 +88,15 @@ class GraphPool:
                 "capture failed for %d of %d, which run without graphs: %s", len(errors), len(pending), errors[0]
             )
 
-    def of(self, work: Work) -> dict[Shape, Any]:
+    def of(self, work: GraphKind) -> dict[Shape, Any]:
         """Return all graphs for a kind of work, by shape."""
         return self._graphs[work]
 
-    def get(self, work: Work, *shape: int) -> Any | None:
+    def get(self, work: GraphKind, *shape: int) -> Any | None:
         """Return the graph for a kind of work and exactly this shape, or None."""
         return self._graphs[work].get(shape)
 
-    def fitting(self, work: Work, *least: int) -> tuple[Shape, Any | None]:
+    def fitting(self, work: GraphKind, *least: int) -> tuple[Shape, Any | None]:
         """Return the smallest graph whose dimensions are all at least `least`, and its shape.
 
         Returns:

@@ -16,7 +16,7 @@ from torch import Tensor
 from runtime.device import Device
 from runtime.device.interface import Event, Graph, Stream
 from runtime.engine.execution.frame import Frame
-from runtime.engine.execution.graphs import DECODE_BUCKETS, Capture, GraphPool, Progress, Shape, Work
+from runtime.engine.execution.graphs import DECODE_BUCKETS, Capture, GraphKind, GraphPool, Progress, Shape
 from runtime.engine.execution.noise import HostNoise
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.prompt_batches import (
@@ -28,7 +28,7 @@ from runtime.engine.execution.prompt_batches import (
     PromptBatches,
     WholeChunks,
 )
-from runtime.engine.execution.slots import SlotCache, on_device
+from runtime.engine.execution.slots import SlotCache, copy_to_device
 from runtime.model.checkpoint import Checkpoint
 
 Slots = NDArray[np.int64]
@@ -41,7 +41,7 @@ SPANS = (512, 2048)
 PLAIN, SORTED = 0, 1
 
 
-class FrameLost(Exception):
+class UnreadableFrame(Exception):
     """Error for a frame that the device has generated, but whose result the host cannot read.
 
     The launch cannot be retried, because a retry would generate the next frame.
@@ -135,15 +135,15 @@ class ModelRunner:
         self._places = torch.zeros((5, pieces), device=target, dtype=torch.int64)
         width = checkpoint.config.talker.num_code_groups + 2
         # One host buffer for each frame that can be in flight, and one for the frame that is being read.
-        self._outputs = Ring(
+        self._outputs = HostBufferRing(
             [device.host_memory(largest, width, dtype=torch.int64) for _ in range(device.max_in_flight + 2)]
         )
-        self._row_buffers = Ring(
+        self._row_buffers = HostBufferRing(
             [device.host_memory(largest, dtype=torch.int64) for _ in range(device.max_in_flight + 2)]
         )
         # This ring may need more buffers than there are slots, because first frames of ended requests may still be
         # running on the device.
-        self._first_outputs = Ring(
+        self._first_outputs = HostBufferRing(
             [device.host_memory(PROMPT_BATCH_SIZES[-1], width, dtype=torch.int64) for _ in range(prompts + 1)]
         )
         self._last_of: dict[int, Event] = {}  # Event after the last frame of each slot.
@@ -163,7 +163,7 @@ class ModelRunner:
                 progress,
             )
 
-    def works(self) -> list[Callable[[], object]]:
+    def warmup_functions(self) -> list[Callable[[], object]]:
         """Return one function per graph, which launches the operations of the graph eagerly.
 
         `Device.precompile` calls the functions to compile all kernels. The list is empty on devices without fused
@@ -171,21 +171,21 @@ class ModelRunner:
         """
         return [run for _, _, (run, _) in self._works()] if self.frame.fused is not None else []
 
-    def _works(self) -> Iterator[tuple[Work, Shape, tuple[Callable[[], object], Stream]]]:
+    def _works(self) -> Iterator[tuple[GraphKind, Shape, tuple[Callable[[], object], Stream]]]:
         """Yield all work to capture: kind, shape, function and stream, the largest first."""
         sizes, scratch = [size for size in DECODE_BUCKETS if size <= len(self._rows)], self.slot_cache.slots
         chunks = list(self._batches.shapes()) if self._pads else []
         capture_keys: list[tuple[int, ...]] = [(SORTED,), (PLAIN,)] if self._is_lean else [()]
         for span, size, drawn in product(reversed(self._spans), reversed(sizes), capture_keys):
             following = partial(self.frame.next, self._rows[:size], span=span, plain=drawn == (PLAIN,))
-            yield Work.DECODE, (size, span, *drawn), (following, Stream.FRAMES)
+            yield GraphKind.DECODE, (size, span, *drawn), (following, Stream.FRAMES)
         self._places[:] = torch.tensor([scratch, 0, 1, scratch, 0])[:, None]
         for count, size in reversed(chunks):
             prefill = partial(self.frame.prefill_padded, *self._chunk(count, size), self._spans[0])
-            yield Work.PREFILL, (count, size), (prefill, Stream.PROMPTS)
+            yield GraphKind.PREFILL, (count, size), (prefill, Stream.PROMPTS)
         for count, drawn in product(reversed(self._prompt_batch_sizes), capture_keys):
             first = partial(self.frame.first, self._first_rows[:count], plain=drawn == (PLAIN,))
-            yield Work.FIRST_FRAME, (count, *drawn), (first, Stream.PROMPTS)
+            yield GraphKind.FIRST_FRAME, (count, *drawn), (first, Stream.PROMPTS)
 
     def _chunk(self, count: int, size: int) -> tuple[Tensor, Tensor]:
         """Return views of a launch's buffers.
@@ -256,9 +256,9 @@ class ModelRunner:
             flat.zero_()
             for at, part in batch.embeds:
                 flat[at : at + len(part)] = part
-            places.copy_(on_device(places.device, batch.places))
+            places.copy_(copy_to_device(places.device, batch.places))
             span = self._span_of(batch.reach)
-            graph = self.graphs.get(Work.PREFILL, *batch.shape) if span == self._spans[0] else None
+            graph = self.graphs.get(GraphKind.PREFILL, *batch.shape) if span == self._spans[0] else None
             if graph is not None:
                 graph.replay()
             else:
@@ -276,15 +276,17 @@ class ModelRunner:
                 stream.
 
         Raises:
-            FrameLost: The frame cannot be retried. After other exceptions, prefill and frame may be retried.
+            UnreadableFrame: The frame cannot be retried. After other exceptions, prefill and frame may be retried.
         """
         slot_cache, count = self.slot_cache, len(slots)
         with self.device.stream(Stream.PROMPTS):
             slot_cache.write(slots.tolist())
             plain = self._is_lean and slot_cache.is_plain(slots)
-            (size, *_), graph = self._fitting(slots, Work.FIRST_FRAME, count, plain=plain)
+            (size, *_), graph = self._fitting(slots, GraphKind.FIRST_FRAME, count, plain=plain)
             rows = self._first_rows[:size]
-            rows.copy_(on_device(rows.device, np.append(slots, [slot_cache.slots] * (size - count)).astype(np.int64)))
+            rows.copy_(
+                copy_to_device(rows.device, np.append(slots, [slot_cache.slots] * (size - count)).astype(np.int64))
+            )
             if self.frame.first_frame_noise is not None:
                 self._put_noise(self.frame.first_frame_noise, slots)
             if graph is None:
@@ -305,7 +307,7 @@ class ModelRunner:
         Shapes: slots [B].
 
         Raises:
-            FrameLost: The frame cannot be retried. After other exceptions, the frame may be retried for any slot.
+            UnreadableFrame: The frame cannot be retried. After other exceptions, the frame may be retried for any slot.
         """
         slot_cache, count = self.slot_cache, len(slots)
         with self.device.stream(Stream.FRAMES):
@@ -313,7 +315,7 @@ class ModelRunner:
             # to the padding position, which is never read.
             reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
             plain = self._is_lean and slot_cache.is_plain(slots)
-            (size, *_), graph = self._fitting(slots, Work.DECODE, count, reach, plain=plain)
+            (size, *_), graph = self._fitting(slots, GraphKind.DECODE, count, reach, plain=plain)
             requested_slots = self._row_buffers.next()
             requested_slots[:count], requested_slots[count:size] = torch.from_numpy(slots), slot_cache.slots
             rows = self._rows[:size]
@@ -343,7 +345,7 @@ class ModelRunner:
         noise.write(seeds, slot_cache.host_frame[slots], slot_cache.drawing(slots))
 
     def _fitting(
-        self, slots: Slots, work: Work, *least: int, plain: bool = False
+        self, slots: Slots, work: GraphKind, *least: int, plain: bool = False
     ) -> tuple[Shape, Graph[Tensor] | None]:
         """Return the shape and the graph for a launch of some slots, or None as the graph.
 
@@ -361,10 +363,10 @@ class ModelRunner:
             self.device.to_host(output, memory)
             return self.device.mark()
         except Exception as error:
-            raise FrameLost from error
+            raise UnreadableFrame from error
 
 
-class Ring:
+class HostBufferRing:
     """Ring of host buffers for the results of launches.
 
     The number of buffers is larger than the number of launches in flight, so the device never writes to a buffer that

@@ -39,7 +39,7 @@ class HostNoise:
             for part in memory:
                 part.zero_()
         self._buffer_index = 0
-        self._hashes = [hashes_of(width) for width in widths]
+        self._hashes = [code_hashes(width) for width in widths]
 
     def of(self, codebook: int, rows: int) -> Tensor:
         """Return the noise of one codebook for the first `rows` batch rows, as a device view.
@@ -59,13 +59,13 @@ class HostNoise:
         if not uses_noise.any():
             return
         self._buffer_index = (self._buffer_index + 1) % len(self._host)
-        keys, count = keys_of(seeds, frames, self._groups), len(seeds)
+        keys, count = noise_keys(seeds, frames, self._groups), len(seeds)
         for level, (host, device, hashes) in enumerate(
             zip(self._host[self._buffer_index], self._device, self._hashes, strict=True)
         ):
             level_keys = keys[:, level : 1 + level * (self._groups - 1)]
             for row in np.flatnonzero(uses_noise):
-                host[:, row] = noise_of(level_keys[row], hashes)
+                host[:, row] = noise_from_keys(level_keys[row], hashes)
             device[:, :count].copy_(host[:, :count], non_blocking=True)
 
 
@@ -80,19 +80,21 @@ class CpuNoise:
 
     def __init__(self, widths: tuple[int, int], groups: int) -> None:
         self._groups = groups
-        self._hashes = [hashes_of(width) for width in widths]
+        self._hashes = [code_hashes(width) for width in widths]
 
     def of(self, seeds: Tensor, frames: Tensor, *, others: bool = True) -> tuple[Tensor, Tensor]:
         """Return the noise of codebook 0 and, if `others` is True, of all other codebooks.
 
         Shapes: seeds, frames [B] int64; results [B, V], [B, Q - 1 or 0, V'].
         """
-        keys = keys_of(seeds.numpy(), frames.numpy(), self._groups if others else 1)
-        rest = noise_of(keys[:, 1:].reshape(-1), self._hashes[1])
-        return noise_of(keys[:, 0], self._hashes[0]), rest.view(len(keys), keys.shape[1] - 1, len(self._hashes[1]))
+        keys = noise_keys(seeds.numpy(), frames.numpy(), self._groups if others else 1)
+        rest = noise_from_keys(keys[:, 1:].reshape(-1), self._hashes[1])
+        return noise_from_keys(keys[:, 0], self._hashes[0]), rest.view(
+            len(keys), keys.shape[1] - 1, len(self._hashes[1])
+        )
 
 
-def hashes_of(width: int) -> Words:
+def code_hashes(width: int) -> Words:
     """Return one constant for each code, which the hash combines with a key.
 
     Shapes: result [width] uint32.
@@ -100,31 +102,31 @@ def hashes_of(width: int) -> Words:
     return (np.arange(1, width + 1, dtype=np.int64) * GOLDEN & MASK_32).astype(np.uint32)
 
 
-def keys_of(seeds: NDArray[np.int64], frames: NDArray[np.int64], groups: int) -> Words:
+def noise_keys(seeds: NDArray[np.int64], frames: NDArray[np.int64], groups: int) -> Words:
     """Return the hash key of each batch row and codebook.
 
     Shapes: seeds, frames [B], not negative; result [B, groups] uint32.
     """
     golden = np.uint32(GOLDEN)
-    key = mix((seeds & MASK_32).astype(np.uint32)) ^ (seeds >> 32).astype(np.uint32)
-    key = mix(key + golden * (frames & MASK_32).astype(np.uint32))
-    return mix(key[:, None] + golden * np.arange(1, groups + 1, dtype=np.uint32))
+    key = hash_in_place((seeds & MASK_32).astype(np.uint32)) ^ (seeds >> 32).astype(np.uint32)
+    key = hash_in_place(key + golden * (frames & MASK_32).astype(np.uint32))
+    return hash_in_place(key[:, None] + golden * np.arange(1, groups + 1, dtype=np.uint32))
 
 
-def noise_of(keys: Words, hashes: Words) -> Tensor:
+def noise_from_keys(keys: Words, hashes: Words) -> Tensor:
     """Return the Gumbel noise for each combination of a key and a code.
 
-    Shapes: keys [G], from `keys_of`; hashes [V], from `hashes_of`; result [G, V] float32.
+    Shapes: keys [G], from `noise_keys`; hashes [V], from `code_hashes`; result [G, V] float32.
     """
-    bits = mix(keys[:, None] ^ hashes)
+    bits = hash_in_place(keys[:, None] ^ hashes)
     bits += keys[:, None]
-    bits = mix(bits)
+    bits = hash_in_place(bits)
     bits >>= np.uint32(9)
     uniform = torch.from_numpy(bits.view(np.int32)).float()
     return uniform.add_(0.5).mul_(UNIFORM_SPACING).log_().neg_().log_().neg_()
 
 
-def mix(x: Words) -> Words:
+def hash_in_place(x: Words) -> Words:
     """Hash each 32-bit number of `x` in place with lowbias32 (Wellons 2018), and return `x`."""
     x ^= x >> np.uint32(16)
     x *= np.uint32(0x7FEB352D)

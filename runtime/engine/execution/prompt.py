@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from runtime.engine.cloned_voice import ClonedVoice
-from runtime.engine.execution.slots import on_device
+from runtime.engine.execution.slots import copy_to_device
 from runtime.model.config import ModelConfig
 from runtime.model.talker import NO_CODEC, Talker
 from runtime.model.text_tokenizer import TextTokenizer
@@ -48,7 +48,7 @@ class PromptInputs:
 
 
 @dataclass(slots=True)
-class Columns:
+class PromptColumns:
     """Two columns of a prompt, with a text id and a codec id for each position.
 
     The codec id is NO_CODEC for positions without codec input.
@@ -100,7 +100,7 @@ def build_prompt(
     Args:
         embedding_source: Talker that embeds the text, or None for `talker`.
     """
-    columns = Columns()
+    columns = PromptColumns()
     if inputs.instruct is not None:
         columns.add(tokenizer.encode_instruct(inputs.instruct), NO_CODEC)
     columns.add(tokenizer.role_ids(), NO_CODEC)
@@ -164,7 +164,7 @@ def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> 
     return language
 
 
-def add_tags(columns: Columns, config: ModelConfig, language: str, speaker: str | None, is_clone: bool) -> None:
+def add_tags(columns: PromptColumns, config: ModelConfig, language: str, speaker: str | None, is_clone: bool) -> None:
     """Add the positions for language, speaker or x-vector, and padding (docs/model.md 3.2)."""
     talker = config.talker
     if language == "auto":
@@ -181,7 +181,7 @@ def add_tags(columns: Columns, config: ModelConfig, language: str, speaker: str 
     columns.add(config.tts_bos_token_id, talker.codec_pad_id)
 
 
-def add_text(columns: Columns, body: list[int], layout: Layout, config: ModelConfig) -> list[int]:
+def add_text(columns: PromptColumns, body: list[int], layout: Layout, config: ModelConfig) -> list[int]:
     """Add the text and its end if there is no reference, and return the trailing ids.
 
     See docs/model.md 3.3 and 3.4.
@@ -195,7 +195,9 @@ def add_text(columns: Columns, body: list[int], layout: Layout, config: ModelCon
     return body[1:]
 
 
-def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layout, config: ModelConfig) -> list[int]:
+def _add_reference(
+    columns: PromptColumns, text: list[int], frames: int, layout: Layout, config: ModelConfig
+) -> list[int]:
     """Add reference text, text and reference frames, and return the trailing ids.
 
     See docs/model.md 3.5.
@@ -215,10 +217,10 @@ def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layou
     return text[frames + 1 :]
 
 
-def _embed(columns: Columns, voice: ClonedVoice | None, talker: Talker, texts: Talker) -> Tensor:
+def _embed(columns: PromptColumns, voice: ClonedVoice | None, talker: Talker, texts: Talker) -> Tensor:
     """Return the sum of the embeddings of both columns, with the voice's x-vector and frames."""
     device = talker.device
-    text, codec = on_device(device, np.array([columns.text, columns.codec]))
+    text, codec = copy_to_device(device, np.array([columns.text, columns.codec]))
     codec_side = talker.embed_codec_or_none(codec)
     if columns.x_vector_at is not None and voice is not None:
         codec_side[columns.x_vector_at] = voice.x_vector.to(codec_side)

@@ -19,7 +19,7 @@ GOLDEN = 0x9E3779B9
 
 
 @dataclass(frozen=True, slots=True)
-class LevelSettings:
+class BatchSamplingParams:
     """Sampling settings of a batch for one network: the talker or the code predictor.
 
     Shapes: temperature, top_p [B] float32; top_k [B] int64 (vocabulary size if off); greedy [B] bool.
@@ -53,7 +53,7 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
     return -torch.log(-torch.log(uniform))
 
 
-def talker_rules(
+def apply_talker_rules(
     logits: Tensor, seen: Tensor, penalty: Tensor, frame: Tensor, hold_until: Tensor, allowed: Tensor, eos: int
 ) -> Tensor:
     """Apply the repetition penalty to the logits of code 0, and ban early EOS and invalid ids.
@@ -69,7 +69,7 @@ def talker_rules(
     return scores
 
 
-def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
+def sample_codes(scores: Tensor, level: BatchSamplingParams, noise: Tensor | None) -> Tensor:
     """Sample one code per row from its scores with temperature, top-k and top-p.
 
     The code is the argmax of the scores plus noise, or of the scores if the row is greedy.
@@ -80,13 +80,13 @@ def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
         return scores.argmax(dim=-1)
     warm = scores / level.temperature[:, None]
     if level.any_top_p and level.sorts_once:
-        allowed_scores = keep_by_one_sort(warm, level)
+        allowed_scores = apply_top_k_top_p(warm, level)
     else:
         allowed_scores = _keep_top_p(_keep_top_k(warm, level), level) if level.any_top_p else _keep_top_k(warm, level)
     return torch.where(level.greedy[:, None], scores, allowed_scores + noise).argmax(dim=-1)
 
 
-def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
+def _keep_top_k(scores: Tensor, level: BatchSamplingParams) -> Tensor:
     """Ban scores below the k-th largest score, but keep ties, like the reference."""
     if level.widest_k >= scores.shape[-1]:
         largest = scores.sort(dim=-1, descending=True).values
@@ -96,7 +96,7 @@ def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
     return scores.masked_fill(scores < last, -torch.inf)
 
 
-def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
+def _keep_top_p(scores: Tensor, level: BatchSamplingParams) -> Tensor:
     """Ban the least probable codes whose probabilities sum to at most 1 - p.
 
     The sum for a code includes all codes that are not more probable, so equal scores are treated equally.
@@ -109,7 +109,7 @@ def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
     return scores.masked_fill(banned, -torch.inf)
 
 
-def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
+def apply_top_k_top_p(scores: Tensor, level: BatchSamplingParams) -> Tensor:
     """Apply top-k and top-p with one sort, and ban all codes below one threshold.
 
     Both rules keep the codes with the highest scores, so each rule is equivalent to a threshold. The larger of the two

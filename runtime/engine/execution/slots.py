@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device.fused import KVView, SamplingState, SlotState
-from runtime.engine.execution.sampling import LevelSettings
+from runtime.engine.execution.sampling import BatchSamplingParams
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
 
@@ -27,7 +27,7 @@ MAX_UNSORTED_K = 64  # Maximum top-k for which no sort is used. The published ch
 
 
 @dataclass(frozen=True, slots=True)
-class LevelChoice:
+class NetworkSamplingParams:
     """Sampling settings of one request for one network: the talker or the code predictor.
 
     Top-k sampling is off if `top_k` is 0.
@@ -40,11 +40,11 @@ class LevelChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class RowSettings:
+class RequestSamplingParams:
     """All sampling settings of one request, for both the talker and the code predictor."""
 
-    talker: LevelChoice
-    predictor: LevelChoice
+    talker: NetworkSamplingParams
+    predictor: NetworkSamplingParams
     repetition_penalty: float
 
 
@@ -52,7 +52,7 @@ class RowSettings:
 class SlotInputs:
     """Inputs of a slot: sampling settings, seed and text ids, owned by the slot's sequence."""
 
-    settings: RowSettings
+    settings: RequestSamplingParams
     seed: int
     # Text ids that are added to the inputs of the next frames. After the last id, padding is added.
     trailing: list[int] = field(default_factory=list)
@@ -82,17 +82,17 @@ class SlotInputs:
         return UNLIMITED_FRAMES if self.is_open else len(self.trailing)
 
 
-def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
+def merge_sampling_defaults(sampling: Sampling, defaults: GenerationDefaults) -> RequestSamplingParams:
     """Merge a request's sampling options with the defaults of generation_config.json."""
 
     def or_default(value: float | None, default: float) -> float:
         return default if value is None else value
 
-    def choice(temperature: float, top_k: float, top_p: float, drawn: bool) -> LevelChoice:
+    def choice(temperature: float, top_k: float, top_p: float, drawn: bool) -> NetworkSamplingParams:
         greedy = sampling.greedy or not drawn or temperature == 0
-        return LevelChoice(temperature or 1.0, int(top_k), top_p, greedy)
+        return NetworkSamplingParams(temperature or 1.0, int(top_k), top_p, greedy)
 
-    return RowSettings(
+    return RequestSamplingParams(
         talker=choice(
             or_default(sampling.temperature, defaults.temperature),
             or_default(sampling.top_k, defaults.top_k),
@@ -109,7 +109,7 @@ def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
     )
 
 
-class LevelCache:
+class SamplingParamsCache:
     """Sampling settings of all slots for one network: the talker or the code predictor.
 
     The settings are stored on the device and on the host.
@@ -130,7 +130,7 @@ class LevelCache:
         self.host_top_p = np.ones(slots)
         self.host_greedy = np.zeros(slots, np.bool_)
 
-    def note(self, slot: int, choice: LevelChoice) -> None:
+    def note(self, slot: int, choice: NetworkSamplingParams) -> None:
         """Store the sampling settings of a slot in the host arrays, but not on the device."""
         self.host_top_k[slot] = choice.top_k or self.vocabulary
         self.host_greedy[slot] = choice.greedy
@@ -145,11 +145,11 @@ class LevelCache:
 
     def of(
         self, rows: Tensor, slots: NDArray[np.int64] | None, *, lean: bool = False, plain: bool = False
-    ) -> LevelSettings:
+    ) -> BatchSamplingParams:
         """Return the sampling settings of the slots in a batch.
 
         Args:
-            lean: True to use `keep_by_one_sort` (sampling.py).
+            lean: True to use `apply_top_k_top_p` (sampling.py).
             plain: True if no row needs a sort. This argument is only used with `lean`.
 
         Shapes: rows [B] int64, slot numbers on the device; slots [B], the same numbers on the host, or None during the
@@ -159,7 +159,7 @@ class LevelCache:
         any_top_p = slots is None or bool((self.host_top_p[slots] < 1).any())
         if lean:  # Graphs and eager calls must use the same operators, so their limits are equal.
             widest_k, any_top_p = (min(MAX_UNSORTED_K, self.vocabulary), False) if plain else (self.vocabulary, True)
-        return LevelSettings(
+        return BatchSamplingParams(
             temperature=self.temperature[rows],
             top_k=self.top_k[rows],
             top_p=self.top_p[rows],
@@ -180,7 +180,7 @@ class LevelCache:
         return bool((self.host_top_k[drawn] <= MAX_UNSORTED_K).all() and (self.host_top_p[drawn] >= 1).all())
 
 
-def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
+def copy_to_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
     """Copy a NumPy array to a new tensor on a device.
 
     The copy is queued on the current stream, and the host does not wait for it.
@@ -246,8 +246,8 @@ class SlotCache:
         self.hold_until = self._ints[2]  # Values of `SlotInputs.hold_until`.
         self.seed = self._ints[3]
         self.penalty = self._reals[0]
-        self.talker_level = LevelCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
-        self.predictor_level = LevelCache(self._reals[3:5], self._ints[6:8], config.predictor.vocab_size)
+        self.talker_level = SamplingParamsCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
+        self.predictor_level = SamplingParamsCache(self._reals[3:5], self._ints[6:8], config.predictor.vocab_size)
         # Addresses of the embedding tables of each slot, for fused operations. The first two tables are codebook 0 and
         # text in the talker's hidden size, and the third is codebook 0 in the code predictor's hidden size. The
         # addresses depend on ``is_cross_embedded``.
@@ -283,7 +283,7 @@ class SlotCache:
         return SlotState(self.position, self.frame, self.codes, self.trailing, self.seen)
 
     @property
-    def levels(self) -> tuple[LevelCache, LevelCache]:
+    def levels(self) -> tuple[SamplingParamsCache, SamplingParamsCache]:
         """Return the sampling settings of the talker and of the code predictor."""
         return self.talker_level, self.predictor_level
 
@@ -354,13 +354,13 @@ class SlotCache:
                 continue
             inputs.is_written = True
             ints, reals = self._numbers_of(inputs)
-            fresh = on_device(self._ints.device, np.concatenate((ints, reals.view(np.int64))))
+            fresh = copy_to_device(self._ints.device, np.concatenate((ints, reals.view(np.int64))))
             self._ints[1:, slot] = fresh[: len(ints)]
             self._reals[:, slot] = fresh[len(ints) :].view(torch.float32)[: len(self._reals)]
             self.seen[slot] = False
             text_ids = np.full(self.length, self.pad)
             text_ids[: len(inputs.trailing)] = inputs.trailing[: self.length]
-            self.trailing[slot] = on_device(self.trailing.device, text_ids)
+            self.trailing[slot] = copy_to_device(self.trailing.device, text_ids)
 
     def append_text(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:
         """Append text ids to the inputs of a slot, for a text that arrives during generation.
@@ -372,7 +372,7 @@ class SlotCache:
         inputs.trailing = [*inputs.trailing, *ids]
         inputs.is_open = not is_last
         if inputs.is_written:
-            text_ids = on_device(self.trailing.device, np.array(ids[: max(0, self.length - start)], np.int64))
+            text_ids = copy_to_device(self.trailing.device, np.array(ids[: max(0, self.length - start)], np.int64))
             self.trailing[slot, start : start + len(text_ids)] = text_ids
             self.hold_until[slot] = inputs.hold_until
 

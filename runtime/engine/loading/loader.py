@@ -18,10 +18,10 @@ from runtime.device.huge_pages import move_to_huge_pages
 from runtime.device.interface import Stream
 from runtime.device.open_device import choose_code2wav_dtype
 from runtime.engine.capacity.memory import GIB, GRAPH_BYTES, slot_bytes, slots_for
-from runtime.engine.capacity.weights import WeightBits
+from runtime.engine.capacity.weights import WeightsSelector
 from runtime.engine.core import EngineCore
 from runtime.engine.execution.prompt import PromptInputs
-from runtime.engine.execution.slots import SlotInputs, fill_in
+from runtime.engine.execution.slots import SlotInputs, merge_sampling_defaults
 from runtime.engine.loading.registry import Registry, RegistryEntry
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import SetUpError
@@ -47,14 +47,14 @@ class CheckpointLoader:
     """
 
     def __init__(self, registry: Registry, device: Device, settings: Settings, new_core: NewCore) -> None:
-        self._bits = WeightBits(settings.engine, device)
+        self._bits = WeightsSelector(settings.engine, device)
         self._registry = registry
         self._device = device
         self._settings = settings.engine
         self._new_core = new_core
         for entry in registry.entries:
             entry.quantization = self._bits.known
-            entry.dtype = self._bits.with_bits(entry.config, None)[0]
+            entry.dtype = self._bits.with_quantization(entry.config, None)[0]
 
     def load(self, entry: RegistryEntry, on_step: OnStep = lambda step: None) -> None:
         """Load the weights of a checkpoint, and start to serve the checkpoint's modes.
@@ -73,9 +73,11 @@ class CheckpointLoader:
         types = {header.dtype for header in read_headers(entry.source.weights).values()}
         dtype, entry.quantization = weights = self._bits.choose(entry.config, entry.name, types)
         entry.dtype = dtype
-        sound_dtype = choose_code2wav_dtype(self._settings.sound_dtype, device, *weights)
+        code2wav_dtype = choose_code2wav_dtype(self._settings.sound_dtype, device, *weights)
         before = device.free_bytes()
-        checkpoint = load_checkpoint(entry.source, device.torch_device, dtype, others, entry.quantization, sound_dtype)
+        checkpoint = load_checkpoint(
+            entry.source, device.torch_device, dtype, others, entry.quantization, code2wav_dtype
+        )
         release_unused_memory()  # Release the temporary memory of quantization and packing.
         self.add(entry, checkpoint, on_step, before)
         # The thread starts after the warm-up, so that it does not slow the warm-up down.
@@ -134,7 +136,7 @@ class CheckpointLoader:
                 continue
             speaker, embedding_source = (core if each is entry else each.core for each in (other, reader))
             if speaker is not None and embedding_source is not None:
-                speaker.share_voices_of(embedding_source, may_cross_embed=registry.may_cross_embed(other))
+                speaker.share_voice_cache_of(embedding_source, may_cross_embed=registry.may_cross_embed(other))
 
     def prepare_thread(self, *coming: Checkpoint) -> None:
         """Prepare the calling thread: set its device and its number of OpenMP threads.
@@ -204,7 +206,9 @@ def warm_up(core: EngineCore, on_step: Callable[[str], None]) -> None:
     try:
         if core.device.holds_graphs:
             on_step(f"compiling kernels of {name}")
-            core.device.precompile([*runner.works(), *streams.graphs.works(), *streams.after.works()])
+            core.device.precompile(
+                [*runner.warmup_functions(), *streams.graphs.warmup_functions(), *streams.after.warmup_functions()]
+            )
         runner.capture(lambda done, of: on_step(f"capturing graphs of {name}: {done} of {of}"))
         streams.capture(lambda done, of: on_step(f"capturing audio graphs of {name}: {done} of {of}"))
     except Exception:
@@ -217,7 +221,11 @@ def _run_once(core: EngineCore) -> None:
     slot_cache, config = core.runner.slot_cache, core.checkpoint.config
     speaker = next(iter(config.talker.spk_id), None)
     prompt_inputs = PromptInputs("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)
-    slot, read, first = slot_cache.allocate(SlotInputs(fill_in(Sampling(), config.generation), 0)), 0, None
+    slot, read, first = (
+        slot_cache.allocate(SlotInputs(merge_sampling_defaults(Sampling(), config.generation), 0)),
+        0,
+        None,
+    )
     with core.runner.prompt_stream(slot):
         prompt = core.segment_runner.embed_prompt(prompt_inputs)
         slot_cache.restart(slot, prompt.trailing)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from runtime.device.quantized import Quantization
-from runtime.engine.capacity.weights import word_of
+from runtime.engine.capacity.weights import weights_name
 from runtime.engine.core import EngineCore
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import CheckpointUnusable, InvalidSetting, ModeNotServed
@@ -102,7 +102,7 @@ class RegistryEntry:
             samples_per_frame=self.tokenizer.code2wav.samples_per_frame,
             device=device,
             # The server expects a plain string instead of a member of the enumeration.
-            dtype=str(config.quantization or word_of((self.dtype, self.quantization))),
+            dtype=str(config.quantization or weights_name((self.dtype, self.quantization))),
             fingerprint=self.fingerprint,
             loaded=self.core is not None,
             created=self.created,

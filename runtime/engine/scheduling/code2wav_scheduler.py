@@ -20,15 +20,15 @@ from torch import Tensor
 from runtime.device.interface import Stream
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.audio.code2wav_worker import Code2WavTask, Code2WavWorker
-from runtime.engine.audio.guards import RunawayDetector, spoken_after
+from runtime.engine.audio.guards import RunawayDetector, estimate_speech_frames
 from runtime.engine.execution.slots import UNLIMITED_FRAMES
 from runtime.engine.scheduling.scheduler import (
     MAX_BACKLOG_FRAMES,
     Code2WavChunk,
-    Pace,
     Scheduler,
     SequenceTable,
     Slots,
+    StepDurations,
 )
 from runtime.engine.scheduling.sequence import Sequence
 from runtime.errors import GenerationFailed, SpeechError
@@ -84,7 +84,7 @@ class Code2WavScheduler:
         *,
         guarded: bool,
     ) -> None:
-        self.pace = Pace()
+        self.pace = StepDurations()
         self._streams = streams
         self.scheduler = scheduler
         self._table = table
@@ -126,7 +126,7 @@ class Code2WavScheduler:
             followed_codes = (
                 codes if len(followed) == len(sequences) else torch.stack([codes[index] for index in indices])
             )
-            first_audios = self._streams.follow([sequence.slot for sequence in followed], followed_codes)
+            first_audios = self._streams.launch_first_audio([sequence.slot for sequence in followed], followed_codes)
         except Exception:
             log.exception("first audio of %d requests could not be launched; the worker decodes it", len(followed))
             return
@@ -138,7 +138,7 @@ class Code2WavScheduler:
         table, slot = self._table, sequence.slot
         is_first = not sequence.opened and table.sampled[slot] == 0 and table.first_chunk[slot] == 1
         # If a Code2Wav call is still running for this slot, it belongs to an earlier sequence in the slot.
-        return bool(is_first and not table.in_code2wav[slot]) and self._streams.can_follow(sequence.voice)
+        return bool(is_first and not table.in_code2wav[slot]) and self._streams.can_launch_first_audio(sequence.voice)
 
     @staticmethod
     def discard_first_audio(sequence: Sequence) -> None:
@@ -220,7 +220,7 @@ class Code2WavScheduler:
         codes = self._codes[chunk.slots[:, None], at % MAX_BACKLOG_FRAMES]
         sequences = [self._sequences[int(slot)] for slot in chunk.slots]
         firsts = at[:, 0].tolist()
-        spoken = [spoken_from(sequence) - first for sequence, first in zip(sequences, firsts, strict=True)]
+        spoken = [estimate_speech_end(sequence) - first for sequence, first in zip(sequences, firsts, strict=True)]
         # The detectors are stored here, because the next segment replaces `sequence.detector`.
         detectors = [sequence.detector for sequence in sequences]
         self._table.in_code2wav[chunk.slots] = True
@@ -322,15 +322,15 @@ class Code2WavScheduler:
         return SequenceAudio(pcm[: frames * self._frame_bytes], frames, size - frames, guard)
 
 
-def spoken_from(sequence: Sequence) -> int:
+def estimate_speech_end(sequence: Sequence) -> int:
     """Estimate the index of the first frame after all text of the current segment is spoken.
 
     The index counts the frames of all segments. It is UNLIMITED_FRAMES while more text of the segment may arrive.
     """
     if not sequence.text_stream.by_token or sequence.segment is None:
-        return sequence.before + sequence.spoken_after
+        return sequence.before + sequence.expected_speech_frames
     return (
-        sequence.before + max(sequence.tokens, spoken_after(sequence.segment.spoken))
+        sequence.before + max(sequence.tokens, estimate_speech_frames(sequence.segment.spoken))
         if sequence.segment.closed
         else UNLIMITED_FRAMES
     )

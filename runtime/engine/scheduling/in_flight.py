@@ -83,7 +83,7 @@ class InFlight:
         self._last_output = -np.inf
 
     @property
-    def may_begin(self) -> bool:
+    def may_launch_step(self) -> bool:
         """True if the number of unread frames allows the launch of another decode step."""
         return len(self._frames) <= self._max_in_flight
 

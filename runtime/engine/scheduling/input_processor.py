@@ -12,14 +12,14 @@ import numpy as np
 
 from runtime.engine.audio.voice_cache import reference_key
 from runtime.engine.execution.prompt import PromptInputs, prompt_length, spoken_language
-from runtime.engine.execution.slots import RowSettings, fill_in
+from runtime.engine.execution.slots import RequestSamplingParams, merge_sampling_defaults
 from runtime.engine.scheduling.scheduler import frame_limit
 from runtime.engine.text.rules import (
     GRACE_FRAMES,
-    checked_instruct,
-    checked_text,
     frame_budget,
-    refuse_control,
+    reject_control_tokens,
+    validate_instruct,
+    validate_text,
 )
 from runtime.engine.text.text_stream import TextStream
 from runtime.errors import (
@@ -93,7 +93,7 @@ class Admission:
     prompt_inputs: PromptInputs
     reference: Reference | None
     voice_key: str | None
-    settings: RowSettings
+    settings: RequestSamplingParams
     requested_frames: int | None
     max_frames: int  # Maximum number of frames for requests that set no limit.
     slot_length: int
@@ -166,7 +166,7 @@ class Admission:
         return self.slot_length - prompt, prompt
 
 
-def seed_of_repeat(seed: int) -> int:
+def retry_seed(seed: int) -> int:
     """Return the seed for a segment that is generated again.
 
     The result is far from `seed`, because clients often use consecutive seeds.
@@ -190,7 +190,7 @@ def admit(
         BadRequest: The request is invalid. The subclass of the error describes the first problem.
     """
     config, tokenizer = checkpoint.config, checkpoint.text_tokenizer
-    text = request.text if request.open_text else checked_text(request.text, tokenizer, limits)
+    text = request.text if request.open_text else validate_text(request.text, tokenizer, limits)
     notes = list(request.notes)
     _check_numbers(request)
     _check_frames("max_frames", request.max_frames, limits)
@@ -222,7 +222,7 @@ def admit(
         ),
         reference=reference,
         voice_key=None if reference is None else reference_key(reference),
-        settings=fill_in(request.sampling, config.generation),
+        settings=merge_sampling_defaults(request.sampling, config.generation),
         requested_frames=request.max_frames,
         max_frames=limits.max_frames,
         slot_length=slot_length,
@@ -333,7 +333,7 @@ def _language(language: str, config: ModelConfig) -> str:
 
 
 def _instruct(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, notes: list[str]) -> str | None:
-    instruct = checked_instruct(request.instruct, checkpoint.text_tokenizer, limits)
+    instruct = validate_instruct(request.instruct, checkpoint.text_tokenizer, limits)
     if not _follows_instruct(request.mode, checkpoint.config):
         if instruct:
             notes.append("This checkpoint supports no instructions in this mode; they were ignored.")
@@ -376,7 +376,7 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
         raise MissingReferenceText(param="ref_text")
     if len(text) > limits.max_text_chars:
         raise TextTooLong(param="ref_text", count=len(text), unit="characters", limit=limits.max_text_chars)
-    refuse_control(text, checkpoint.text_tokenizer, "ref_text")
+    reject_control_tokens(text, checkpoint.text_tokenizer, "ref_text")
     return replace(reference, text=checkpoint.text_tokenizer.normalize(text))
 
 

@@ -91,7 +91,7 @@ class SequenceTable:
 
 
 @dataclass(slots=True)
-class Pace:
+class StepDurations:
     """Recent durations of decode steps and Code2Wav calls in seconds.
 
     A duration is infinite until it is measured.
@@ -172,11 +172,11 @@ class Scheduler:
                 may &= (table.buffer_empty_at - now <= LOW_BUFFER_S) & ~unheard
         return np.flatnonzero(may)
 
-    def is_decoding_fast(self, pace: Pace) -> bool:
+    def is_decoding_fast(self, pace: StepDurations) -> bool:
         """True if decode steps are so fast that a pause of one sequence would not help others."""
         return pace.step_s <= FAST_STEP_SHARE * self.frame_s
 
-    def yields_to_first_audio(self, pace: Pace) -> bool:
+    def yields_to_first_audio(self, pace: StepDurations) -> bool:
         """True if sequences may pause while the first audio of another sequence is decoded.
 
         This is the case if frames and Code2Wav use the same processor, and a decode step and a Code2Wav call together
@@ -194,7 +194,7 @@ class Scheduler:
         """
         return table.has_acks & (frames - table.acknowledged_frames >= self.reader_frames)
 
-    def chunk_sizes(self, table: SequenceTable, now: float, pace: Pace) -> NDArray[np.int64]:
+    def chunk_sizes(self, table: SequenceTable, now: float, pace: StepDurations) -> NDArray[np.int64]:
         """Return the length of each slot's next chunk in frames, or 0 if no chunk is due now.
 
         The first chunk is small, so that audio starts early. Later chunks grow with the listener's buffer. A chunk is
@@ -234,7 +234,7 @@ class Scheduler:
         is_blocked = table.ended | (table.sampled >= table.text_limit) | (table.sampled >= table.limit)
         return is_blocked | self.waits_for_reader(table, table.sampled)
 
-    def due_chunks(self, table: SequenceTable, now: float, pace: Pace) -> list[Code2WavChunk]:
+    def due_chunks(self, table: SequenceTable, now: float, pace: StepDurations) -> list[Code2WavChunk]:
         """Return the Code2Wav chunks that should be decoded now, the most urgent chunk first.
 
         First chunks are the most urgent. The chunks of the other sequences follow in the order in which the listeners'

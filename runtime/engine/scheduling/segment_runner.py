@@ -1,7 +1,7 @@
 """State machine that speaks the segments of a request's text one after another.
 
         start_segment            start_decoding             finish_segment
-    ────────────────► PREFILL ────────────────► DECODE ────────────────────► next_step
+    ────────────────► PREFILL ────────────────► DECODE ────────────────────► next action
                          ▲       first frame      │ ▲    EOS, limit, guard      │
                          │                        └─┘                           │
                          │                   append_tokens                      │
@@ -11,7 +11,7 @@
                                                   │ resume: end of the text     │
                                                   └────────► DRAIN ◄────────────┘
 
-`next_step` selects the action after the end of a segment. The other methods execute the action.
+`choose_next_action` selects the action after the end of a segment. The other methods execute the action.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from enum import Enum, auto
 
 import torch
 
-from runtime.engine.audio.guards import RunawayDetector, spoken_after
+from runtime.engine.audio.guards import RunawayDetector, estimate_speech_frames
 from runtime.engine.execution.model_runner import ModelRunner
 from runtime.engine.execution.prefix_cache import PrefixCache
 from runtime.engine.execution.prompt import Prompt, PromptInputs, build_prompt
 from runtime.engine.scheduling.in_flight import InFlight
-from runtime.engine.scheduling.input_processor import SegmentPlan, seed_of_repeat
+from runtime.engine.scheduling.input_processor import SegmentPlan, retry_seed
 from runtime.engine.scheduling.sequence import Sequence, SequenceState
 from runtime.engine.text.rules import frame_budget
 from runtime.engine.text.text_stream import Segment
@@ -41,7 +41,7 @@ from runtime.shared.speech_rate import min_frames
 log = logging.getLogger(__name__)
 
 
-class Step(Enum):
+class NextAction(Enum):
     """Action after the end of a segment."""
 
     START = auto()  # Start the next segment of the text.
@@ -50,9 +50,9 @@ class Step(Enum):
     DRAIN = auto()  # Wait until the remaining audio is emitted. No more frames are generated.
 
 
-def next_step(
+def choose_next_action(
     *, is_too_short: bool, has_all_frames: bool, is_segment_open: bool, has_next: bool, is_text_closed: bool
-) -> Step:
+) -> NextAction:
     """Return the action after the last frame of a segment.
 
     Args:
@@ -64,12 +64,12 @@ def next_step(
         is_text_closed: True if no more text will arrive.
     """
     if is_too_short:
-        return Step.REPEAT
+        return NextAction.REPEAT
     if has_all_frames or is_segment_open:
-        return Step.DRAIN
+        return NextAction.DRAIN
     if has_next:
-        return Step.START
-    return Step.DRAIN if is_text_closed else Step.WAIT_FOR_TEXT
+        return NextAction.START
+    return NextAction.DRAIN if is_text_closed else NextAction.WAIT_FOR_TEXT
 
 
 class SegmentRunner:
@@ -117,7 +117,7 @@ class SegmentRunner:
                 prompt = self.embed_prompt(
                     prompt_inputs, self.embedding_source if sequence.inputs.is_cross_embedded else None
                 )
-                seed = seed_of_repeat(sequence.seed) if sequence.is_repeat else sequence.seed
+                seed = retry_seed(sequence.seed) if sequence.is_repeat else sequence.seed
                 slot_cache.restart(slot, prompt.trailing, is_open=prompt_inputs.is_open, seed=seed)
                 if prompt.key and (prefix := self._prefix_cache.get(prompt.key)) is not None:
                     slot_cache.copy_prefix(slot, prefix)
@@ -142,11 +142,11 @@ class SegmentRunner:
         admission, tokenizer = sequence.admission.styled(segment.style), self._checkpoint.text_tokenizer
         before = sequence.before
         if not sequence.text_stream.by_token:
-            sequence.spoken_after = spoken_after(segment.text)
+            sequence.expected_speech_frames = estimate_speech_frames(segment.text)
             return admission.plan(segment.text, tokenizer, before, must_fit=False)
         body = segment.take_tokens()
         sequence.tokens = len(body)
-        sequence.spoken_after = 0
+        sequence.expected_speech_frames = 0
         if not segment.closed:
             return admission.plan_open(body, tokenizer, before)
         plan = admission.plan(segment.spoken, tokenizer, before, must_fit=False)
@@ -207,7 +207,7 @@ class SegmentRunner:
         self.finish_segment(sequence, reason, Guard.BUDGET if reason is StopReason.RUNAWAY else None)
 
     def finish_segment(self, sequence: Sequence, reason: StopReason, guard: Guard | None = None) -> None:
-        """Finish a segment after its last frame, and continue with the action of `next_step`.
+        """Finish a segment after its last frame, and continue with the next action.
 
         Args:
             reason: Reason why the segment ended.
@@ -242,7 +242,7 @@ class SegmentRunner:
 
     def _take_step(self, sequence: Sequence, *, is_too_short: bool = False, has_all_frames: bool = False) -> None:
         segment, text_stream = sequence.segment, sequence.text_stream
-        step = next_step(
+        step = choose_next_action(
             is_too_short=is_too_short,
             has_all_frames=has_all_frames,
             is_segment_open=segment is not None and not segment.closed,
@@ -250,13 +250,13 @@ class SegmentRunner:
             is_text_closed=text_stream.closed,
         )
         match step:
-            case Step.START:
+            case NextAction.START:
                 self.start_segment(sequence)
-            case Step.REPEAT:
+            case NextAction.REPEAT:
                 self._repeat(sequence)
-            case Step.WAIT_FOR_TEXT:
+            case NextAction.WAIT_FOR_TEXT:
                 sequence.set_state(SequenceState.WAITING_FOR_TEXT)
-            case Step.DRAIN:
+            case NextAction.DRAIN:
                 sequence.set_state(SequenceState.DRAIN)
 
     def cut_segment(self, sequence: Sequence, guard: Guard, cut_frames: int) -> None:

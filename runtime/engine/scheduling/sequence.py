@@ -75,14 +75,15 @@ class Sequence:
     limit: int = 0  # Maximum number of frames of the request.
 
     # Fields of the current segment. When the worker begins a chunk, it reads `before`, `segment`, `tokens` and
-    # `spoken_after`. After the decoding, it uses `detector`. In the meantime, the engine may start the next segment.
+    # `expected_speech_frames`. After the decoding, it uses `detector`. In the meantime, the engine may start the next
+    # segment.
     segment: Segment | None = None
     plan: SegmentPlan | None = None
     prompt: Prompt | None = None  # Prompt that is being prefilled, or None.
     prefill_position: int = 0  # Number of positions of the prompt that are prefilled.
     before: int = 0  # Number of frames of all earlier segments.
     tokens: int = 0  # Number of text tokens in the segment.
-    spoken_after: int = 0  # The segment's text is assumed to be spoken after this number of frames.
+    expected_speech_frames: int = 0  # The segment's text is assumed to be spoken after this number of frames.
     reported_chars: int = 0  # Length of the text in characters at the last WaitingForText event.
     is_repeat: bool = False  # True if the segment is being generated again.
     detector: RunawayDetector = field(default_factory=RunawayDetector)

@@ -17,7 +17,7 @@ _DIGITS = re.compile(r"\d+")
 GRACE_FRAMES = 50  # Number of frames (4 s) that are allowed for silence at the start and the end of any text.
 
 
-class LongNumbers:
+class LongNumberSplitter:
     """Incremental filter that inserts spaces into long numbers.
 
     The model often does not stop after a number without spaces.
@@ -45,7 +45,7 @@ class LongNumbers:
         )
 
 
-def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
+def validate_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
     """Check the text of a request, and return the text without surrounding white space.
 
     Raises:
@@ -58,11 +58,11 @@ def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
         raise EmptyText(param="text")
     if len(text) > limits.max_text_chars:
         raise TextTooLong(param="text", count=len(text), unit="characters", limit=limits.max_text_chars)
-    refuse_control(text, tokenizer, "text")
+    reject_control_tokens(text, tokenizer, "text")
     return text
 
 
-def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Limits) -> str | None:
+def validate_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Limits) -> str | None:
     """Check an instruction, and return the instruction without surrounding white space.
 
     Returns:
@@ -76,7 +76,7 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
         # The text is cut between two words, because a part of a word may be a different word.
         parts = instruct[: limit + 1].rsplit(maxsplit=1)
         instruct = parts[0] if len(parts) == 2 else instruct[:limit]
-    refuse_control(instruct, tokenizer, "instructions")
+    reject_control_tokens(instruct, tokenizer, "instructions")
     return instruct or None
 
 
@@ -89,7 +89,7 @@ def frame_budget(text: str) -> int:
     return GRACE_FRAMES + round(MAX_DURATION_RATIO * expected_frames(text))
 
 
-def refuse_control(text: str, tokenizer: TextTokenizer, field: str) -> None:
+def reject_control_tokens(text: str, tokenizer: TextTokenizer, field: str) -> None:
     """Raise an error if a text cannot be encoded or contains a control token of the model.
 
     Args:

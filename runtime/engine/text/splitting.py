@@ -18,7 +18,7 @@ MARK_START = re.compile(r"[.!?…。！？｡\n，；：、,;:—–-]")  # Firs
 SPACE_BEFORE_WORD = re.compile(r"\s+(?=[^\W_])")
 
 
-class Splitter:
+class SegmentSplitter:
     """Incremental splitter that returns a segment as soon as later text cannot change it.
 
     Segments have no surrounding white space and at least one letter or digit. Punctuation belongs to the segment of the
@@ -79,7 +79,7 @@ class Splitter:
         """
         if self._split is Split.NONE:
             return 0
-        last = last_spoken(self._text)
+        last = last_spoken_index(self._text)
         too_much = None if self._max_chars is None else SPOKEN.search(self._text, self._max_chars)
         # A segment that ends after this index is too long and must be divided.
         max_cut = None if too_much is None else too_much.start()
@@ -108,14 +108,14 @@ class Splitter:
         return [part] if part else []
 
 
-def certain_end_past(text: str, max_chars: int, passed: int) -> int:
+def find_sentence_end_after(text: str, max_chars: int, passed: int) -> int:
     """Return the index of the first sentence end after `max_chars` characters, or 0.
 
     If no sentence ends before 1.5 * `max_chars` characters, the result is the first word end after that number of
     characters. Ends before the index `passed` are ignored. The result is 0 if no end is certain yet.
     """
     first, max_cut = max(max_chars, passed), max_chars + max_chars // 2
-    if last_spoken(text) < first:
+    if last_spoken_index(text) < first:
         return 0
     space = next((index.end() for index in SPACE_BEFORE_WORD.finditer(text, max(first, max_cut))), 0)
     for cut, is_sentence in _cuts(text, False):
@@ -124,13 +124,13 @@ def certain_end_past(text: str, max_chars: int, passed: int) -> int:
     return space
 
 
-def settled_end(text: str, max_chars: int | None) -> int:
+def find_final_end(text: str, max_chars: int | None) -> int:
     """Return the number of leading characters that surely belong to the open segment.
 
     After `max_chars` characters, a punctuation mark may end the segment. After a quotation, the next letters determine
     if the segment ends.
     """
-    settled = max(len(text) if max_chars is None else min(len(text), max_chars), last_spoken(text) + 1)
+    settled = max(len(text) if max_chars is None else min(len(text), max_chars), last_spoken_index(text) + 1)
     if max_chars is None or settled <= max_chars:
         return settled
     open_mark = next((index for index, is_sentence in _cuts(text, False) if is_sentence is None), settled)
@@ -197,7 +197,7 @@ def _shortened(text: str, max_chars: int) -> tuple[str, int]:
 
     The segment is empty if the text starts with more punctuation than a segment may have.
     """
-    first, last = _first_spoken(text), last_spoken(text)
+    first, last = _first_spoken(text), last_spoken_index(text)
     if first >= max_chars:
         return "", first
     if first == last:
@@ -227,6 +227,6 @@ def _first_spoken(text: str) -> int:
     return next(index for index, character in enumerate(text) if character.isalnum())
 
 
-def last_spoken(text: str) -> int:
+def last_spoken_index(text: str) -> int:
     """Return the index of the last letter or digit in a text, or -1 if there is none."""
     return next((index for index in range(len(text) - 1, -1, -1) if text[index].isalnum()), -1)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from runtime.engine.text.incremental_tokenizer import IncrementalTokenizer
-from runtime.engine.text.rules import LongNumbers, refuse_control
-from runtime.engine.text.splitting import Splitter, certain_end_past, settled_end
+from runtime.engine.text.rules import LongNumberSplitter, reject_control_tokens
+from runtime.engine.text.splitting import SegmentSplitter, find_final_end, find_sentence_end_after
 from runtime.errors import EmptyText, TextTooLong, UnreadableText
 from runtime.model.english_normalizer import has_footnote_marks
 from runtime.model.text_tokenizer import TextTokenizer
@@ -31,7 +31,7 @@ from runtime.request import (
 )
 from runtime.settings import Limits
 from runtime.shared.inline_tags import InlineTags, Item, LeftOut, NoTag, Pause, has_tag
-from runtime.shared.scripts import strange_script
+from runtime.shared.scripts import find_unsupported_script
 from runtime.shared.sentence_ends import SPOKEN, TAIL_CHARS, may_end
 from runtime.shared.speech_rate import is_readable, is_speakable
 
@@ -105,10 +105,10 @@ class TextStream:
         self._style = ""  # Style that applies to the following text.
         self._tokenizer = tokenizer
         self._reading = tokenizer.create_normalizer()
-        self._numbers = LongNumbers()
+        self._numbers = LongNumberSplitter()
         self._limits = limits
         self._max_chars = max_chars
-        self._splitter = Splitter(split, None if by_token else max_chars)
+        self._splitter = SegmentSplitter(split, None if by_token else max_chars)
         self._begin_segment()
         self.text = ""  # The text without tags.
         self._seam = ""  # Last characters of the normalized text that was added so far.
@@ -214,7 +214,7 @@ class TextStream:
                 if item.words:
                     self._note(DROPPED_STYLES)
             elif item.words != self._style:
-                refuse_control(item.words, self._tokenizer, "text")
+                reject_control_tokens(item.words, self._tokenizer, "text")
                 self._append_plain(text)
                 text = ""
                 self._end_segment()
@@ -228,14 +228,14 @@ class TextStream:
         spelled = self._tokenizer.convert_to_ascii(text)
         with_seam = self._seam + spelled
         # The check includes the previous text, because a control token may be divided between two calls.
-        refuse_control(with_seam, self._tokenizer, "text")
+        reject_control_tokens(with_seam, self._tokenizer, "text")
         self._seam = with_seam[-self._tokenizer.longest_reserved :]
         self.text += text
         if "]" in text and not self._reads_brackets and has_tag(self.text[-len(text) - _SHORT_TAG_CHARS :]):
             self._note(UNREAD_TAGS)
         if self._tokenizer.drops_characters(text):
             self._note(NO_SPELLING)
-        elif script := strange_script(text, self._languages):
+        elif script := find_unsupported_script(text, self._languages):
             self._note(STRANGE_SCRIPT.format(script=script))
         if self._reading is not None:
             if has_footnote_marks(with_seam):
@@ -288,12 +288,14 @@ class TextStream:
         """Append text to the open segment, and start another segment if it is long enough."""
         segment = self._last
         segment.text = segment.text + text if segment.text else text.lstrip()
-        while self._max_chars is not None and (end := certain_end_past(segment.text, self._max_chars, self._tokenized)):
+        while self._max_chars is not None and (
+            end := find_sentence_end_after(segment.text, self._max_chars, self._tokenized)
+        ):
             rest, segment.text = segment.text[end:].lstrip(), segment.text[:end]
             self._close_last()
             segment = self._last
             segment.text = rest
-        self._tokenize_to(settled_end(segment.text, self._max_chars))
+        self._tokenize_to(find_final_end(segment.text, self._max_chars))
 
     def _tokenize_to(self, end: int) -> None:
         """Tokenize the text of the open segment up to `end`."""

@@ -18,7 +18,7 @@ from benchmarks.quality.__main__ import main
 from benchmarks.quality.scores import Draws, compare_draws, measure_scores, record_draws
 from runtime.engine.execution import frame
 from runtime.engine.execution.prompt import Prompt
-from runtime.engine.execution.sampling import LevelSettings
+from runtime.engine.execution.sampling import BatchSamplingParams
 from tests.conftest import FolderOf
 
 
@@ -79,7 +79,7 @@ def test_sampling_in_another_thread_is_not_recorded(folder_of: FolderOf, monkeyp
     model = str(folder_of("tiny", "custom_voice"))
     alone = record_draws(model, "float32", 60)
     one = torch.ones(1)
-    level = LevelSettings(one, one.long(), one, one.bool(), widest_k=1, any_top_p=False)
+    level = BatchSamplingParams(one, one.long(), one, one.bool(), widest_k=1, any_top_p=False)
     speak = Parts.speak
 
     def in_company(parts: Parts, prompts: Sequence[Prompt], frames: int) -> None:

@@ -18,12 +18,12 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Graph, Stream
 from runtime.device.npu import NpuDevice
 from runtime.device.npu_attention import BOTTOM_RIGHT, EXPLICIT_MASK_MODE
-from runtime.engine.audio.code2wav_graphs import FAMILIES
+from runtime.engine.audio.code2wav_graphs import GRAPH_SHAPES
 from runtime.engine.engine import Engine
-from runtime.engine.execution.graphs import Work
+from runtime.engine.execution.graphs import GraphKind
 from runtime.engine.execution.model_runner import PLAIN, SORTED, ModelRunner
 from runtime.engine.execution.prompt import Prompt
-from runtime.engine.execution.slots import LevelChoice, RowSettings, SlotInputs
+from runtime.engine.execution.slots import NetworkSamplingParams, RequestSamplingParams, SlotInputs
 from runtime.errors import DeviceUnavailable
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
@@ -91,7 +91,7 @@ def test_batched_npu_codes_equal_cpu_codes(loaded: Loaded, ascend: StandIn, on_n
     device = NpuDevice(eager=eager)
     engine = engine_of(on_npu("tiny", "custom_voice"), slots=5, device=device, dtype="float32")
     # Graphs for 1, 2 and 6 rows, each with and without a sort.
-    assert len(core_of(engine).runner.graphs.of(Work.DECODE)) == (0 if eager else 6)
+    assert len(core_of(engine).runner.graphs.of(GraphKind.DECODE)) == (0 if eager else 6)
     assert bool(ascend.npu.graphs) != eager
     assert_same_codes(engine, engine_of(loaded("tiny", "custom_voice"), slots=5), varied(7))
     assert {mode for _, _, _, mode in ascend.calls} == {EXPLICIT_MASK_MODE, BOTTOM_RIGHT}
@@ -175,9 +175,9 @@ def test_startup_captures_every_code2wav_shape(folder_of: FolderOf, ascend: Stan
     settings = EngineSettings(device="npu", dtype="float32", max_slots=2)
     engine = Engine.open(Settings(models=(str(folder_of("brief", "custom_voice")),), engine=settings))
     streams = core_of(engine).code2wav_streams
-    for stream, family in FAMILIES.items():
+    for stream, family in GRAPH_SHAPES.items():
         shapes = product(family.frames, family.up_to(2).batches)
-        assert all(streams.graphs.bucket(stream, *shape) is not None for shape in shapes)
+        assert all(streams.graphs.graph_for(stream, *shape) is not None for shape in shapes)
     assert len(speak(engine, custom_voice(max_frames=30)).pcm) > 0
     assert streams.uncaptured == 0
 
@@ -185,7 +185,11 @@ def test_startup_captures_every_code2wav_shape(folder_of: FolderOf, ascend: Stan
 # --- Tests of single frames.
 
 
-SETTINGS = [LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False), LevelChoice(1.0, 0, 1.0, True)]
+SETTINGS = [
+    NetworkSamplingParams(0.9, 50, 1.0, False),
+    NetworkSamplingParams(1.0, 0, 0.8, False),
+    NetworkSamplingParams(1.0, 0, 1.0, True),
+]
 
 
 def begin(runner: ModelRunner, serial: int, length: int) -> int:
@@ -193,7 +197,7 @@ def begin(runner: ModelRunner, serial: int, length: int) -> int:
     embeds = torch.randn(length, runner.hidden_size, generator=torch.Generator().manual_seed(serial))
     embeds = embeds.to(runner.device.torch_device)
     level = SETTINGS[serial % 3]
-    slot = runner.slot_cache.allocate(SlotInputs(RowSettings(level, level, 1.05), serial, [serial % 50, 3]))
+    slot = runner.slot_cache.allocate(SlotInputs(RequestSamplingParams(level, level, 1.05), serial, [serial % 50, 3]))
     start, pending = 0, None
     while pending is None:
         start, pending = runner.prefill(slot, Prompt(embeds, [serial % 50, 3]), start)
@@ -243,7 +247,7 @@ def test_padding_rows_write_only_to_the_scratch_row(
     pairs = (npu_speaker, npu), (speaker, CpuDevice())
     runner, plain = (ModelRunner(checkpoint, device, torch.float32, slots, 64, 64) for checkpoint, device in pairs)
     runner.capture()
-    assert max(rows for rows, *_ in runner.graphs.of(Work.DECODE)) == len(runner._rows) >= slots
+    assert max(rows for rows, *_ in runner.graphs.of(GraphKind.DECODE)) == len(runner._rows) >= slots
     taken = [begin(runner, serial, 6 + serial) for serial in range(slots)]
     assert [begin(plain, serial, 6 + serial) for serial in range(slots)] == taken
     assert np.array_equal(frames_of(runner, taken, 3), frames_of(plain, taken, 3))
@@ -267,9 +271,9 @@ def test_frame_reads_slots_only_up_to_the_longest_row(
     pairs = (npu_speaker, npu), (speaker, CpuDevice())
     runner, plain = (ModelRunner(checkpoint, device, torch.float32, 2, 600, 128) for checkpoint, device in pairs)
     runner.capture()
-    assert list(runner.graphs.of(Work.DECODE)) == list(product((1, 2), (512, 600), (PLAIN, SORTED)))
+    assert list(runner.graphs.of(GraphKind.DECODE)) == list(product((1, 2), (512, 600), (PLAIN, SORTED)))
     replayed: list[tuple[int, ...]] = []
-    for key, graph in runner.graphs.of(Work.DECODE).items():
+    for key, graph in runner.graphs.of(GraphKind.DECODE).items():
         graph.replay = counting(graph, key, replayed)  # type: ignore[method-assign]
     slots = [begin(runner, serial, 508 - 400 * serial) for serial in range(2)]
     assert [begin(plain, serial, 508 - 400 * serial) for serial in range(2)] == slots

@@ -16,7 +16,13 @@ from torch import Tensor
 from runtime.device import native, open_device
 from runtime.engine.execution.model_runner import FrameResult, ModelRunner
 from runtime.engine.execution.prompt import Prompt
-from runtime.engine.execution.slots import UNLIMITED_FRAMES, LevelChoice, RowSettings, SlotCache, SlotInputs
+from runtime.engine.execution.slots import (
+    UNLIMITED_FRAMES,
+    NetworkSamplingParams,
+    RequestSamplingParams,
+    SlotCache,
+    SlotInputs,
+)
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.layers import Operations
 from tests.conftest import Loaded
@@ -41,18 +47,18 @@ def prompt_of(checkpoint: Checkpoint, serial: int, length: int | None = None) ->
     return Prompt(embeds, [(5 * serial + step) % 60 for step in range(serial % 5)])
 
 
-def settings_of(serial: int) -> RowSettings:
+def settings_of(serial: int) -> RequestSamplingParams:
     """Return one of four sampling settings, selected by the serial number.
 
     The settings of all rows determine how a batch is sampled.
     """
     level = (
-        LevelChoice(0.9, 50, 1.0, False),
-        LevelChoice(1.0, 0, 0.8, False),
-        LevelChoice(1.0, 0, 1.0, True),
-        LevelChoice(1.3, 3, 1.0, False),
+        NetworkSamplingParams(0.9, 50, 1.0, False),
+        NetworkSamplingParams(1.0, 0, 0.8, False),
+        NetworkSamplingParams(1.0, 0, 1.0, True),
+        NetworkSamplingParams(1.3, 3, 1.0, False),
     )[serial % 4]
-    return RowSettings(talker=level, predictor=level, repetition_penalty=1.05)
+    return RequestSamplingParams(talker=level, predictor=level, repetition_penalty=1.05)
 
 
 def read(runner: ModelRunner, slot: int, prompt: Prompt, start: int = 0) -> FrameResult:

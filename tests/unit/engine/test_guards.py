@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from runtime.device.interface import Stream
-from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, spoken_after
+from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, estimate_speech_frames
 from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
@@ -56,7 +56,7 @@ def silent(engine: Engine) -> None:
         return [bytes(2 * 1920 * codes.shape[1]) for _ in slots]
 
     streams.decode = quiet  # type: ignore[method-assign, assignment]
-    streams.can_follow = lambda voice: False  # type: ignore[method-assign]
+    streams.can_launch_first_audio = lambda voice: False  # type: ignore[method-assign]
 
 
 def free(text: str = TEXT, **kwargs: Any) -> SpeechRequest:
@@ -90,7 +90,7 @@ def test_repetition_after_the_text_is_stopped(quick: Checkpoint, live: bool) -> 
         engine.submit(free(text, max_frames=400), recorder)
     drain(engine)
     assert ended_by(recorder) == (StopReason.RUNAWAY, Guard.REPETITION)
-    spoken = spoken_after(text)
+    spoken = estimate_speech_frames(text)
     assert spoken + REPEATED_FRAMES - LOOP <= len(recorder.codes) <= spoken + REPEATED_FRAMES + 8
     assert recorder.end.stats.frames == len(recorder.codes)
 
@@ -101,7 +101,7 @@ def test_silence_after_the_text_is_stopped(quick: Checkpoint) -> None:
     silent(engine)
     recorder = speak(engine, free(max_frames=400))
     assert ended_by(recorder) == (StopReason.RUNAWAY, Guard.SILENCE)
-    spoken = spoken_after(TEXT)
+    spoken = estimate_speech_frames(TEXT)
     assert spoken + SILENT_FRAMES <= len(recorder.codes) <= spoken + SILENT_FRAMES + 8
 
 
@@ -121,7 +121,7 @@ def test_repetition_while_the_text_is_unfinished_is_not_stopped(quick: Checkpoin
     recorder = EventRecorder()
     ticket = engine.submit(streamed("x " * 70, open_text=True, max_frames=400), recorder)
     run_turns(engine, 90)
-    assert len(recorder.codes) > REPEATED_FRAMES + spoken_after(TEXT)
+    assert len(recorder.codes) > REPEATED_FRAMES + estimate_speech_frames(TEXT)
     assert not recorder.ended
     engine.cancel(ticket)
     drain(engine)
@@ -163,7 +163,9 @@ def test_chunk_is_checked_by_the_detector_of_its_own_segment(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next segment may start while the worker decodes the last chunk of a segment."""
-    monkeypatch.setattr("runtime.engine.scheduling.code2wav_scheduler.spoken_from", lambda sequence: sequence.before)
+    monkeypatch.setattr(
+        "runtime.engine.scheduling.code2wav_scheduler.estimate_speech_end", lambda sequence: sequence.before
+    )
     engine = engine_of(quick)
     core, worker = core_of(engine), engine.code2wav_worker
     end_parts_after(core, 30)

@@ -22,7 +22,7 @@ from runtime.device.kernels import dispatch
 from runtime.device.quantized import DequantizedInt8, Int8
 from runtime.engine.execution.model_runner import FrameResult, ModelRunner
 from runtime.engine.execution.prompt import Prompt
-from runtime.engine.execution.slots import LevelChoice, RowSettings, SlotInputs
+from runtime.engine.execution.slots import NetworkSamplingParams, RequestSamplingParams, SlotInputs
 from runtime.model.products import Linear
 from tests.conftest import Loaded
 
@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 FRAMES, LENGTH = 3, 40
-LEVELS = (LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False))
+LEVELS = (NetworkSamplingParams(0.9, 50, 1.0, False), NetworkSamplingParams(1.0, 0, 0.8, False))
 
 
 class Interpreted(CpuDevice):
@@ -62,7 +62,7 @@ def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] 
     slots, results = [], []
     for serial, (prompt, level) in enumerate(zip(prompts, LEVELS, strict=True)):
         inputs = SlotInputs(
-            RowSettings(level, level, 1.05), 11 + serial, prompt.trailing, is_cross_embedded=grafted[serial]
+            RequestSamplingParams(level, level, 1.05), 11 + serial, prompt.trailing, is_cross_embedded=grafted[serial]
         )
         slots.append(runner.slot_cache.allocate(inputs))
         start, launched = 0, None

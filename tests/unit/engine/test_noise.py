@@ -8,7 +8,7 @@ import torch
 
 from runtime.device.cpu import CpuDevice
 from runtime.engine.execution.noise import CpuNoise, HostNoise
-from runtime.engine.execution.sampling import LevelSettings, gumbel_noise, pick
+from runtime.engine.execution.sampling import BatchSamplingParams, gumbel_noise, sample_codes
 
 SEEDS = np.array([0, 1, 7, 2**32, 2**40 + 3, 2**63 - 1])
 FRAMES = np.array([0, 1, 2, 500, 2**31, 4096])
@@ -58,9 +58,9 @@ def test_combined_top_k_and_top_p_equal_two_separate_sorts(seed: int, ties: bool
     top_k[2] = 4 * codes
     noise = gumbel_noise(torch.arange(rows), torch.full((rows,), seed), 1, codes)[:, 0]
     picked = [
-        pick(
+        sample_codes(
             scores,
-            LevelSettings(torch.ones(rows), top_k, top_p, torch.zeros(rows, dtype=torch.bool), codes, True, once),
+            BatchSamplingParams(torch.ones(rows), top_k, top_p, torch.zeros(rows, dtype=torch.bool), codes, True, once),
             noise * 5,  # The noise is scaled, so that improbable codes among the allowed codes are also sampled.
         )
         for once in (False, True)

@@ -9,8 +9,8 @@ import torch
 
 from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.execution.prompt import (
-    Columns,
     Prompt,
+    PromptColumns,
     PromptInputs,
     build_prompt,
     prompt_length,
@@ -28,14 +28,14 @@ TEXT, INSTRUCT, REFERENCE_TEXT = "Hello world.", "Speak low.", "I say hello, hel
 
 
 @pytest.fixture
-def columns(monkeypatch: pytest.MonkeyPatch) -> list[Columns]:
+def columns(monkeypatch: pytest.MonkeyPatch) -> list[PromptColumns]:
     """Record the columns of every prompt before they are embedded."""
     from runtime.engine.execution import prompt
 
-    seen: list[Columns] = []
+    seen: list[PromptColumns] = []
     embed = prompt._embed
 
-    def watched(written: Columns, *rest: object) -> torch.Tensor:
+    def watched(written: PromptColumns, *rest: object) -> torch.Tensor:
         seen.append(written)
         return embed(written, *rest)  # type: ignore[arg-type]
 
@@ -79,7 +79,7 @@ def prefix(checkpoint: Checkpoint, language: str | None, speaker: int | None) ->
 
 @pytest.mark.parametrize(("language", "positions"), [(None, 8), ("english", 9)])
 def test_custom_voice_prompt_follows_the_non_streaming_layout(
-    speaker: Checkpoint, columns: list[Columns], language: str | None, positions: int
+    speaker: Checkpoint, columns: list[PromptColumns], language: str | None, positions: int
 ) -> None:
     config, talker = speaker.config, speaker.config.talker
     prompt = build(
@@ -94,7 +94,7 @@ def test_custom_voice_prompt_follows_the_non_streaming_layout(
     assert len(prompt.embeds) == positions + len(body) + 2
 
 
-def test_custom_voice_prompt_follows_the_streaming_layout(speaker: Checkpoint, columns: list[Columns]) -> None:
+def test_custom_voice_prompt_follows_the_streaming_layout(speaker: Checkpoint, columns: list[PromptColumns]) -> None:
     config, talker = speaker.config, speaker.config.talker
     prompt = build(speaker, utterance(Mode.CUSTOM_VOICE, Layout.STREAMING, language="english", speaker="ryan"))
     text, codec = prefix(speaker, "english", talker.spk_id["ryan"])
@@ -106,7 +106,7 @@ def test_custom_voice_prompt_follows_the_streaming_layout(speaker: Checkpoint, c
 
 @pytest.mark.parametrize(("language", "positions"), [(None, 7), ("english", 8)])
 def test_voice_design_prompt_has_no_speaker_and_starts_with_its_instruct(
-    designer: Checkpoint, columns: list[Columns], language: str | None, positions: int
+    designer: Checkpoint, columns: list[PromptColumns], language: str | None, positions: int
 ) -> None:
     build(designer, utterance(Mode.VOICE_DESIGN, Layout.STREAMING, language=language or "auto", instruct=INSTRUCT))
     text, codec = prefix(designer, language, None)
@@ -117,7 +117,9 @@ def test_voice_design_prompt_has_no_speaker_and_starts_with_its_instruct(
 
 
 @pytest.mark.parametrize("layout", list(Layout))
-def test_x_vector_replaces_the_speaker_embedding(cloner: Checkpoint, columns: list[Columns], layout: Layout) -> None:
+def test_x_vector_replaces_the_speaker_embedding(
+    cloner: Checkpoint, columns: list[PromptColumns], layout: Layout
+) -> None:
     cloned = voice(cloner, None)
     prompt = build(cloner, utterance(Mode.BASE, layout, voice=cloned))
     text, codec = prefix(cloner, None, NO_CODEC)
@@ -129,7 +131,9 @@ def test_x_vector_replaces_the_speaker_embedding(cloner: Checkpoint, columns: li
     torch.testing.assert_close(prompt.embeds[6], pad + cloned.x_vector)
 
 
-def test_reference_follows_the_text_in_the_non_streaming_layout(cloner: Checkpoint, columns: list[Columns]) -> None:
+def test_reference_follows_the_text_in_the_non_streaming_layout(
+    cloner: Checkpoint, columns: list[PromptColumns]
+) -> None:
     config, talker, frames = cloner.config, cloner.config.talker, 5
     prompt = build(cloner, utterance(Mode.BASE, Layout.NON_STREAMING, voice=voice(cloner, frames)))
     text, codec = prefix(cloner, None, NO_CODEC)
@@ -146,7 +150,7 @@ def test_reference_follows_the_text_in_the_non_streaming_layout(cloner: Checkpoi
 
 @pytest.mark.parametrize("frames", [1, 4, 30, 31, 32, 33, 60])
 def test_reference_is_added_to_the_text_in_the_streaming_layout(
-    cloner: Checkpoint, columns: list[Columns], frames: int
+    cloner: Checkpoint, columns: list[PromptColumns], frames: int
 ) -> None:
     config, talker = cloner.config, cloner.config.talker
     prompt = build(cloner, utterance(Mode.BASE, Layout.STREAMING, voice=voice(cloner, frames)))
@@ -162,7 +166,7 @@ def test_reference_is_added_to_the_text_in_the_streaming_layout(
     assert prompt.trailing == said[frames + 1 :]
 
 
-def test_reference_frame_input_is_the_sum_of_its_codes(cloner: Checkpoint, columns: list[Columns]) -> None:
+def test_reference_frame_input_is_the_sum_of_its_codes(cloner: Checkpoint, columns: list[PromptColumns]) -> None:
     cloned = voice(cloner, 5)
     assert cloned.codes is not None
     prompt = build(cloner, utterance(Mode.BASE, Layout.NON_STREAMING, voice=cloned))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from runtime.device.quantized import NativeTiles, Quantization, cpu_quantizations, quantized_bytes
-from runtime.engine.capacity.doctor import check, diagnose
+from runtime.engine.capacity.doctor import check_checkpoints, diagnose
 from runtime.engine.engine import Engine
 from runtime.model.checkpoint import Checkpoint, load_checkpoint, speech_tokenizer_networks
 from runtime.model.config_files import read_speech_tokenizer_config
@@ -149,4 +149,6 @@ def test_doctor_command_and_check_option_account_for_quantization(folder_of: Fol
     for kind in SAID:
         engine = replace(settings, quantize=kind)
         assert [row.dtype for row in diagnose(folder, engine).memory.rows if row.is_chosen] == [kind]
-        assert check(Settings(models=(folder,), engine=engine)).need == rows[kind].once + 3 * rows[kind].slot
+        assert (
+            check_checkpoints(Settings(models=(folder,), engine=engine)).need == rows[kind].once + 3 * rows[kind].slot
+        )

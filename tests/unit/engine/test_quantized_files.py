@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from runtime.device.quantized import Quantization
-from runtime.engine.capacity.doctor import check, diagnose
+from runtime.engine.capacity.doctor import check_checkpoints, diagnose
 from runtime.engine.engine import Engine
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported, InvalidSetting, StorageFailed
 from runtime.model import weights
@@ -73,7 +73,7 @@ def test_model_card_doctor_command_and_check_option_recognise_a_quantized_file(
     assert diagnosis.servable
     assert [(row.dtype, row.is_chosen) for row in diagnosis.memory.rows] == [(kind, True)]
     settings = EngineSettings(device="cpu", max_slots=1, max_model_len=256)
-    assert check(Settings(models=(str(written),), engine=settings)).need > 0
+    assert check_checkpoints(Settings(models=(str(written),), engine=settings)).need > 0
     (card,) = Engine.open(Settings(models=(str(written),), engine=settings)).cards
     assert card.dtype == kind
 
@@ -84,7 +84,7 @@ def test_conversion_to_another_quantization_is_refused(kind: Quantization, writt
     with pytest.raises(CheckpointUnsupported, match=f"its weights are {kind}, and cannot be converted to {other}"):
         load_checkpoint(str(written), CPU, torch.float32, quantization=other)
     with pytest.raises(CheckpointUnsupported, match=str(kind)):
-        check(Settings(models=(str(written),), engine=engine))
+        check_checkpoints(Settings(models=(str(written),), engine=engine))
     assert [problem.code for problem in diagnose(str(written), engine).problems] == ["checkpoint_unsupported"]
     with pytest.raises(CheckpointUnsupported, match="already"):
         quantize(str(written), KINDS[other], tmp_path / "again")

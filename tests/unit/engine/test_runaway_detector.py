@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spoken_after
+from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, estimate_speech_frames
 from runtime.engine.text.rules import frame_budget
 from runtime.request import Guard
 from runtime.shared.speech_rate import expected_frames
@@ -158,4 +158,4 @@ def test_detection_takes_little_time_per_frame() -> None:
     "text", ["No!", "Hello.", "你好，今天的声音很清楚。", "3.14", "A sentence of a common length, read aloud. " * 5]
 )
 def test_text_counts_as_spoken_between_its_expected_length_and_frame_budget(text: str) -> None:
-    assert expected_frames(text) < spoken_after(text) < frame_budget(text)
+    assert expected_frames(text) < estimate_speech_frames(text) < frame_budget(text)

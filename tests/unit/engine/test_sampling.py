@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from runtime.engine.execution.sampling import LevelSettings, gumbel_noise, pick, talker_rules
-from runtime.engine.execution.slots import UNLIMITED_FRAMES, LevelChoice, fill_in
+from runtime.engine.execution.sampling import BatchSamplingParams, apply_talker_rules, gumbel_noise, sample_codes
+from runtime.engine.execution.slots import UNLIMITED_FRAMES, NetworkSamplingParams, merge_sampling_defaults
 from runtime.model.config import GenerationDefaults
 from runtime.request import Sampling
 from tests.golden.stored import DATA, arrays
@@ -34,10 +34,10 @@ AT_ONCE = torch.zeros(1, dtype=torch.int64)
 per_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting["name"])
 
 
-def level(rows: int, **kwargs: Any) -> LevelSettings:
+def level(rows: int, **kwargs: Any) -> BatchSamplingParams:
     """Return sampling settings of the talker or the code predictor, equal for every row."""
     given = {"temperature": 1.0, "top_k": VOCAB, "top_p": 1.0, "greedy": False, **kwargs}
-    return LevelSettings(
+    return BatchSamplingParams(
         temperature=torch.full((rows,), given["temperature"]),
         top_k=torch.full((rows,), given["top_k"]),
         top_p=torch.full((rows,), given["top_p"]),
@@ -57,7 +57,7 @@ def rules(setting: dict[str, Any], rows: int) -> Tensor:
     allowed[EOS] = True
     penalty = torch.full((rows,), setting["repetition_penalty"])
     made = torch.full((rows,), len(history))
-    return talker_rules(logits, seen.expand(rows, -1), penalty, made, AT_ONCE, allowed, EOS)
+    return apply_talker_rules(logits, seen.expand(rows, -1), penalty, made, AT_ONCE, allowed, EOS)
 
 
 def noise_of(seeds: Tensor, frame: int = 0, codebook: int = 0, width: int = VOCAB) -> Tensor:
@@ -117,7 +117,7 @@ def test_sampled_codes_equal_the_reference(setting: dict[str, Any], seeded_noise
     scores = rules(setting, DRAWS)
     top_k = setting["top_k"] or VOCAB
     words = level(DRAWS, temperature=setting["temperature"], top_k=top_k, top_p=setting["top_p"])
-    drawn = pick(scores, words, seeded_noise)
+    drawn = sample_codes(scores, words, seeded_noise)
     assert_follows(np.bincount(drawn.numpy(), minlength=VOCAB), TRUTH[f"{setting['name']}_probabilities"])
 
 
@@ -127,7 +127,7 @@ def test_candidate_codes_equal_the_reference(setting: dict[str, Any]) -> None:
     probabilities = TRUTH[f"{setting['name']}_probabilities"]
     top_k = setting["top_k"] or VOCAB
     words = level(VOCAB, temperature=setting["temperature"], top_k=top_k, top_p=setting["top_p"])
-    drawn = pick(rules(setting, VOCAB), words, 1e6 * torch.eye(VOCAB))
+    drawn = sample_codes(rules(setting, VOCAB), words, 1e6 * torch.eye(VOCAB))
     chosen = (drawn == torch.arange(VOCAB)).numpy()
     assert np.array_equal(chosen, probabilities > 0)
 
@@ -135,7 +135,7 @@ def test_candidate_codes_equal_the_reference(setting: dict[str, Any]) -> None:
 def test_comparison_detects_a_wrong_temperature(seeded_noise: Tensor) -> None:
     (setting,) = (setting for setting in SETTINGS if setting["name"] == "default")
     words = level(DRAWS, temperature=setting["temperature"] * 1.1, top_k=setting["top_k"])
-    drawn = pick(rules(setting, DRAWS), words, seeded_noise)
+    drawn = sample_codes(rules(setting, DRAWS), words, seeded_noise)
     with pytest.raises(AssertionError):
         assert_follows(np.bincount(drawn.numpy(), minlength=VOCAB), TRUTH["default_probabilities"])
 
@@ -207,7 +207,7 @@ def test_end_token_is_blocked_for_the_first_two_codes() -> None:
     logits[:, EOS] = 50.0
     allowed = torch.ones(VOCAB, dtype=torch.bool)
     seen = torch.zeros(4, VOCAB, dtype=torch.bool)
-    scores = talker_rules(logits, seen, torch.ones(4), torch.tensor([0, 1, 2, 3]), AT_ONCE, allowed, EOS)
+    scores = apply_talker_rules(logits, seen, torch.ones(4), torch.tensor([0, 1, 2, 3]), AT_ONCE, allowed, EOS)
     assert (scores[:, EOS] == -torch.inf).tolist() == [True, True, False, False]
 
 
@@ -216,7 +216,7 @@ def test_end_token_block_can_be_extended_and_never_shortened() -> None:
     seen = torch.zeros(5, VOCAB, dtype=torch.bool)
     allowed = torch.ones(VOCAB, dtype=torch.bool)
     made, hold_until = torch.tensor([4, 5, 6, 1, 2**40]), torch.tensor([5, 5, 5, 1, UNLIMITED_FRAMES])
-    scores = talker_rules(logits, seen, torch.ones(5), made, hold_until, allowed, EOS)
+    scores = apply_talker_rules(logits, seen, torch.ones(5), made, hold_until, allowed, EOS)
     assert (scores[:, EOS] == -torch.inf).tolist() == [True, False, False, True, True]
 
 
@@ -224,10 +224,10 @@ def test_ids_outside_the_codebook_are_never_drawn() -> None:
     logits = torch.full((1, VOCAB), -100.0)
     logits[0, CODES:] = 100.0
     allowed = torch.arange(VOCAB) < CODES
-    scores = talker_rules(
+    scores = apply_talker_rules(
         logits, torch.zeros(1, VOCAB, dtype=torch.bool), torch.ones(1), torch.tensor([9]), AT_ONCE, allowed, EOS
     )
-    drawn = {int(pick(scores, level(1), noise_of(torch.tensor([seed])))) for seed in range(50)}
+    drawn = {int(sample_codes(scores, level(1), noise_of(torch.tensor([seed])))) for seed in range(50)}
     assert drawn <= set(range(CODES))
 
 
@@ -235,25 +235,25 @@ def test_repetition_penalty_lowers_only_scores_of_seen_codes() -> None:
     logits = torch.tensor([[2.0, -2.0, 0.0, 2.0, -2.0]])
     seen = torch.tensor([[True, True, True, False, False]])
     allowed = torch.ones(5, dtype=torch.bool)
-    scores = talker_rules(logits, seen, torch.tensor([2.0]), torch.tensor([5]), AT_ONCE, allowed, 4)
+    scores = apply_talker_rules(logits, seen, torch.tensor([2.0]), torch.tensor([5]), AT_ONCE, allowed, 4)
     assert scores.tolist() == [[1.0, -4.0, 0.0, 2.0, -2.0]]
 
 
 def test_ties_with_the_kth_score_are_kept() -> None:
     scores = torch.tensor([[3.0, 1.0, 2.0, 2.0, 2.0, 0.0]]).expand(6, -1)
-    drawn = pick(scores, level(6, top_k=2), 1e6 * torch.eye(6))
+    drawn = sample_codes(scores, level(6, top_k=2), 1e6 * torch.eye(6))
     assert drawn.tolist() == [0, 0, 2, 3, 4, 0]
 
 
 @pytest.mark.parametrize("top_k", [6, 7, 100])
 def test_top_k_of_at_least_the_vocabulary_size_keeps_every_code(top_k: int) -> None:
     scores = torch.tensor([[3.0, 1.0, 2.0, 2.0, 2.0, 0.0]]).expand(6, -1)
-    assert pick(scores, level(6, top_k=top_k), 1e6 * torch.eye(6)).tolist() == list(range(6))
+    assert sample_codes(scores, level(6, top_k=top_k), 1e6 * torch.eye(6)).tolist() == list(range(6))
 
 
 def test_rows_keep_their_own_top_k_in_a_batch() -> None:
     scores = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0]]).expand(4, -1)
-    mixed = LevelSettings(
+    mixed = BatchSamplingParams(
         temperature=torch.ones(4),
         top_k=torch.tensor([1, 2, 3, 5]),
         top_p=torch.tensor([1.0, 1.0, 1.0, 0.01]),
@@ -263,17 +263,17 @@ def test_rows_keep_their_own_top_k_in_a_batch() -> None:
     )
     last = torch.zeros(4, 5)
     last[:, 4] = 1e6
-    assert pick(scores, mixed, last).tolist() == [0, 0, 0, 0]
+    assert sample_codes(scores, mixed, last).tolist() == [0, 0, 0, 0]
     second = torch.zeros(4, 5)
     second[:, 1] = 1e6
-    assert pick(scores, mixed, second).tolist() == [0, 1, 0, 0]
+    assert sample_codes(scores, mixed, second).tolist() == [0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("noise", [None, 1e6])
 def test_greedy_sampling_takes_the_maximum_regardless_of_noise(noise: float | None) -> None:
     scores = torch.tensor([[1.0, 3.0, 2.0]])
     kwargs = None if noise is None else noise * torch.tensor([[1.0, 0.0, 0.0]])
-    assert pick(scores, level(1, greedy=True), kwargs).tolist() == [1]
+    assert sample_codes(scores, level(1, greedy=True), kwargs).tolist() == [1]
 
 
 DEFAULTS = GenerationDefaults(
@@ -290,14 +290,14 @@ DEFAULTS = GenerationDefaults(
 
 
 def test_unset_sampling_fields_use_checkpoint_defaults() -> None:
-    row = fill_in(Sampling(), DEFAULTS)
-    assert row.talker == LevelChoice(temperature=0.7, top_k=30, top_p=0.9, greedy=False)
-    assert row.predictor == LevelChoice(temperature=0.6, top_k=20, top_p=0.8, greedy=False)
+    row = merge_sampling_defaults(Sampling(), DEFAULTS)
+    assert row.talker == NetworkSamplingParams(temperature=0.7, top_k=30, top_p=0.9, greedy=False)
+    assert row.predictor == NetworkSamplingParams(temperature=0.6, top_k=20, top_p=0.8, greedy=False)
     assert row.repetition_penalty == 1.2
 
 
 def test_request_values_override_defaults_even_if_zero() -> None:
-    row = fill_in(Sampling(temperature=1.5, top_k=0, predictor_top_k=0, predictor_top_p=1.0), DEFAULTS)
+    row = merge_sampling_defaults(Sampling(temperature=1.5, top_k=0, predictor_top_k=0, predictor_top_p=1.0), DEFAULTS)
     assert (row.talker.temperature, row.talker.top_k) == (1.5, 0)
     assert (row.predictor.top_k, row.predictor.top_p) == (0, 1.0)
 
@@ -311,6 +311,6 @@ def test_request_values_override_defaults_even_if_zero() -> None:
     ],
 )
 def test_temperature_zero_makes_only_its_own_network_greedy(sampling: Sampling, greedy: tuple[bool, bool]) -> None:
-    row = fill_in(sampling, DEFAULTS)
+    row = merge_sampling_defaults(sampling, DEFAULTS)
     assert (row.talker.greedy, row.predictor.greedy) == greedy
     assert row.repetition_penalty == 1.2

@@ -14,9 +14,9 @@ from runtime.engine.scheduling.scheduler import (
     LOW_BUFFER_S,
     MAX_BACKLOG_FRAMES,
     MAX_CHUNK_GROWTH,
-    Pace,
     Scheduler,
     SequenceTable,
+    StepDurations,
     frame_limit,
 )
 from tests.support.examples import examples
@@ -169,14 +169,16 @@ def test_only_rows_near_their_end_decode_during_pending_first_audio() -> None:
 )
 def test_rows_yield_to_first_audio_if_their_next_chunk_is_in_time(step_s: float, yields_to_first_audio: bool) -> None:
     scheduler = Simulation.of(1, first_alone=True).scheduler
-    assert scheduler.yields_to_first_audio(Pace(step_s=step_s, code2wav_s=0.1 * FRAME_S)) == yields_to_first_audio
-    assert not Simulation.of(1).scheduler.yields_to_first_audio(Pace(step_s=0.0, code2wav_s=0.0))
+    assert (
+        scheduler.yields_to_first_audio(StepDurations(step_s=step_s, code2wav_s=0.1 * FRAME_S)) == yields_to_first_audio
+    )
+    assert not Simulation.of(1).scheduler.yields_to_first_audio(StepDurations(step_s=0.0, code2wav_s=0.0))
 
 
 @pytest.mark.parametrize(("step_s", "is_decoding_fast"), [(np.inf, False), (FRAME_S / 3, False), (FRAME_S / 5, True)])
 def test_no_row_yields_on_a_fast_machine(step_s: float, is_decoding_fast: bool) -> None:
     scheduler, _ = speaking(1)
-    assert scheduler.is_decoding_fast(Pace(step_s=step_s)) == is_decoding_fast
+    assert scheduler.is_decoding_fast(StepDurations(step_s=step_s)) == is_decoding_fast
 
 
 def test_only_the_row_of_a_slow_reader_pauses_and_it_resumes() -> None:
@@ -217,7 +219,9 @@ def test_row_without_text_waits_and_sends_its_pending_frames() -> None:
     table.text_limit[:] = 3
     table.emitted[:], table.last_chunk[:], table.buffer_empty_at[:] = 1, 16, 100.0
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == []
-    assert [(chunk.slots.tolist(), chunk.size) for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [([0], 2)]
+    assert [(chunk.slots.tolist(), chunk.size) for chunk in scheduler.due_chunks(table, 0.0, StepDurations())] == [
+        ([0], 2)
+    ]
     table.text_limit[:] = 4
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [0]
 
@@ -233,7 +237,7 @@ def test_row_never_overwrites_codes_without_audio() -> None:
 def test_first_chunks_are_decoded_in_request_order() -> None:
     scheduler, table = speaking(4, made=8, work=4)
     table.last_chunk[:2], table.emitted[:2], table.buffer_empty_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
-    chunks = scheduler.due_chunks(table, 0.0, Pace())
+    chunks = scheduler.due_chunks(table, 0.0, StepDurations())
     assert [(chunk.is_urgent, chunk.slots.tolist()) for chunk in chunks] == [
         (True, [3, 2]),
         (False, [1]),
@@ -245,7 +249,7 @@ def test_client_with_the_emptiest_buffer_is_served_first() -> None:
     scheduler, table = speaking(6, made=40)
     table.last_chunk[:], table.emitted[:] = 16, 20
     table.buffer_empty_at[:] = [7, 3, 9, 5, 4, 8]
-    chunks = scheduler.due_chunks(table, 0.0, Pace())
+    chunks = scheduler.due_chunks(table, 0.0, StepDurations())
     assert [int(chunk.slots[0]) for chunk in chunks] == [1, 4, 3, 0, 5, 2]
     assert [chunk.size for chunk in chunks] == [16] * 6
 
@@ -256,17 +260,17 @@ def test_chunks_of_equal_size_are_batched_up_to_the_mode_and_work_limits() -> No
     table.batch[:] = 3
     table.largest_chunk[:] = 4
     # Eight frames of work allow two chunks of four frames per call.
-    assert [len(chunk.slots) for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [2, 2, 2]
+    assert [len(chunk.slots) for chunk in scheduler.due_chunks(table, 0.0, StepDurations())] == [2, 2, 2]
     table.largest_chunk[:] = 2
     # The mode limits a call to three rows.
-    assert [len(chunk.slots) for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [3, 3]
+    assert [len(chunk.slots) for chunk in scheduler.due_chunks(table, 0.0, StepDurations())] == [3, 3]
 
 
 def test_rows_of_different_modes_keep_their_own_chunk_sizes() -> None:
     scheduler, table = speaking(2, made=30)
     table.last_chunk[:], table.buffer_empty_at[:] = 16, 50.0
     table.largest_chunk[:] = [4, 16]
-    assert {(chunk.size, *chunk.slots.tolist()) for chunk in scheduler.due_chunks(table, 0.0, Pace())} == {
+    assert {(chunk.size, *chunk.slots.tolist()) for chunk in scheduler.due_chunks(table, 0.0, StepDurations())} == {
         (4, 0),
         (16, 1),
     }
@@ -275,15 +279,15 @@ def test_rows_of_different_modes_keep_their_own_chunk_sizes() -> None:
 def test_row_in_code2wav_gets_no_second_chunk() -> None:
     scheduler, table = speaking(2, made=8)
     table.in_code2wav[0] = True
-    assert [chunk.slots.tolist() for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [[1]]
+    assert [chunk.slots.tolist() for chunk in scheduler.due_chunks(table, 0.0, StepDurations())] == [[1]]
 
 
 def test_last_frames_of_an_ended_row_are_not_delayed() -> None:
     scheduler, table = speaking(1, made=19)
     table.speaking[:], table.ended[:], table.last_chunk[:], table.buffer_empty_at[:] = False, True, 16, 100.0
-    assert [chunk.size for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [16]
+    assert [chunk.size for chunk in scheduler.due_chunks(table, 0.0, StepDurations())] == [16]
     table.emitted[:] = 16
-    assert [chunk.size for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [3]
+    assert [chunk.size for chunk in scheduler.due_chunks(table, 0.0, StepDurations())] == [3]
 
 
 # --- Tests of batches of audio chunks.
@@ -304,7 +308,7 @@ def in_company(*pending: int, batch_fill_ratio: float = 0.5) -> tuple[Scheduler,
 
 
 def asked(scheduler: Scheduler, table: SequenceTable) -> list[tuple[bool, list[int], list[int]]]:
-    chunks = scheduler.due_chunks(table, 0.0, Pace())
+    chunks = scheduler.due_chunks(table, 0.0, StepDurations())
     return [(chunk.is_urgent, chunk.slots.tolist(), chunk.frames.tolist()) for chunk in chunks]
 
 
@@ -421,7 +425,7 @@ def test_chunk_size_is_limited_by_maximum_growth_work_and_buffered_audio(
         last,
         lead,
     )
-    size = int(scheduler.chunk_sizes(table, 0.0, Pace())[0])
+    size = int(scheduler.chunk_sizes(table, 0.0, StepDurations())[0])
     assert 1 <= size <= min(largest, work)
     if last:
         assert size <= MAX_CHUNK_GROWTH * last

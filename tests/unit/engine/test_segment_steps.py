@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from runtime.engine.scheduling.segment_runner import Step, next_step
+from runtime.engine.scheduling.segment_runner import NextAction, choose_next_action
 
 FLAGS = ("is_too_short", "has_all_frames", "is_segment_open", "has_next", "is_text_closed")
 
@@ -22,14 +22,14 @@ TABLE = """
 """
 
 
-def expected_step(values: tuple[bool, ...]) -> Step:
+def expected_step(values: tuple[bool, ...]) -> NextAction:
     for line in TABLE.strip().splitlines():
         *wanted, step = line.split()
         if all(flag in ("-", str(int(value))) for flag, value in zip(wanted, values, strict=True)):
-            return Step[step]
+            return NextAction[step]
     raise AssertionError(values)
 
 
 @pytest.mark.parametrize("values", list(product((False, True), repeat=len(FLAGS))))
 def test_next_step_after_a_segment_is_defined_for_every_state(values: tuple[bool, ...]) -> None:
-    assert next_step(**dict(zip(FLAGS, values, strict=True))) is expected_step(values)
+    assert choose_next_action(**dict(zip(FLAGS, values, strict=True))) is expected_step(values)

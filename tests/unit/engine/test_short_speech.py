@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from runtime.engine.engine import Engine
-from runtime.engine.scheduling.input_processor import seed_of_repeat
+from runtime.engine.scheduling.input_processor import retry_seed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, Sampling, SpeechRequest, Split, StopReason
 from runtime.shared.speech_rate import expected_frames, min_frames
@@ -51,7 +51,7 @@ def test_much_too_short_segment_is_retried_with_another_seed(speaking: Checkpoin
     assert min_frames(TEXT) == MIN_FRAMES
     recorder = speak(ending(speaking, SHORT, ENOUGH), free())
     assert outcome(recorder) == (StopReason.EOS, None, 1, 1)
-    again = speak(ending(speaking, ENOUGH), free(seed=seed_of_repeat(5)))
+    again = speak(ending(speaking, ENOUGH), free(seed=retry_seed(5)))
     assert np.array_equal(recorder.codes[SHORT:], again.codes)
     assert np.array_equal(recorder.codes, speak(ending(speaking, SHORT, ENOUGH), free()).codes)
 

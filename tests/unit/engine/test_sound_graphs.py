@@ -15,7 +15,7 @@ from torch import Tensor
 
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Stream
-from runtime.engine.audio.code2wav_graphs import Family, pieces
+from runtime.engine.audio.code2wav_graphs import GraphShapes, split_frames
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.cloned_voice import ClonedVoice
 from runtime.errors import GenerationFailed, InvalidSetting
@@ -95,11 +95,11 @@ def decoded(streams: Code2WavStreams, slots: list[int], codes: Tensor, ends: lis
     ("frames", "cut"), [(1, [1]), (3, [2, 1]), (12, [12]), (15, [12, 2, 1]), (16, [16]), (37, [16, 16, 4, 1])]
 )
 def test_chunk_is_split_into_buckets_largest_first(frames: int, cut: list[int]) -> None:
-    assert pieces(frames, (1, 2, 4, 8, 12, 16)) == cut
+    assert split_frames(frames, (1, 2, 4, 8, 12, 16)) == cut
 
 
 def test_batch_buckets_end_at_the_first_bucket_that_fits_all_slots() -> None:
-    family = Family((1,), (1, 2, 4, 8))
+    family = GraphShapes((1,), (1, 2, 4, 8))
     assert family.up_to(3).batches == (1, 2, 4)
     assert family.up_to(8).batches == (1, 2, 4, 8)
     assert family.up_to(99).batches == (1, 2, 4, 8)
@@ -119,8 +119,8 @@ def test_graph_audio_equals_plain_audio_for_every_shape(code2wav: Code2Wav) -> N
 
 
 def test_more_rows_than_the_largest_bucket_run_in_groups(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch) -> None:
-    families = {Stream.FIRST_AUDIO: Family((1,), (1,)), Stream.AUDIO: Family((1, 2), (1, 2))}
-    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
+    families = {Stream.FIRST_AUDIO: GraphShapes((1,), (1,)), Stream.AUDIO: GraphShapes((1, 2), (1, 2))}
+    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.GRAPH_SHAPES", families)
     captured, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
     captured.capture()
     codes = codes_of(code2wav, 5, 3)
@@ -157,7 +157,7 @@ def test_stream_that_fails_in_a_chunk_fails_alone(code2wav: Code2Wav, graphs: bo
 def test_first_audio_has_its_own_small_buckets(code2wav: Code2Wav) -> None:
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice())
     streams.capture()
-    assert streams.graphs.sizes(Stream.FIRST_AUDIO) == [1, 2, 4]
+    assert streams.graphs.frame_counts(Stream.FIRST_AUDIO) == [1, 2, 4]
     codes = codes_of(code2wav, 1, 2)
     streams.open(1)
     first = streams.decode([1], codes, Stream.FIRST_AUDIO)
@@ -167,8 +167,8 @@ def test_first_audio_has_its_own_small_buckets(code2wav: Code2Wav) -> None:
 def test_missing_bucket_size_is_composed_of_smaller_buckets(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    families = {Stream.FIRST_AUDIO: Family((1, 2), (1,)), Stream.AUDIO: Family((4,), (1,))}
-    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
+    families = {Stream.FIRST_AUDIO: GraphShapes((1, 2), (1,)), Stream.AUDIO: GraphShapes((4,), (1,))}
+    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.GRAPH_SHAPES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
     streams.capture()
     codes = codes_of(code2wav, 1, 3)
@@ -183,8 +183,8 @@ def test_last_chunk_of_an_utterance_is_padded_to_one_call(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch, frames: int
 ) -> None:
     """Remaining frames that exceed the largest shape are split into several calls as usual."""
-    families = {Stream.FIRST_AUDIO: Family((1, 4, 8), (2,)), Stream.AUDIO: Family((1,), (1,))}
-    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
+    families = {Stream.FIRST_AUDIO: GraphShapes((1, 4, 8), (2,)), Stream.AUDIO: GraphShapes((1,), (1,))}
+    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.GRAPH_SHAPES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
     streams.capture()
     calls: list[int] = []
@@ -212,19 +212,21 @@ def test_first_audio_launched_with_its_frame_is_unchanged_and_continues_correctl
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The device finishes its work late, and batches have padding rows."""
-    families = {Stream.PROMPTS: Family((1,), (1, 2)), Stream.AUDIO: Family((1, 2), (1, 4))}
-    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
+    families = {Stream.PROMPTS: GraphShapes((1,), (1, 2)), Stream.AUDIO: GraphShapes((1, 2), (1, 4))}
+    monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.GRAPH_SHAPES", families)
     device = LateDevice(3)
     streams = Code2WavStreams(code2wav, SLOTS, device)
-    assert not streams.can_follow(None), "nothing was captured"
+    assert not streams.can_launch_first_audio(None), "nothing was captured"
     streams.capture()
-    assert streams.can_follow(None)
-    assert not streams.can_follow(ClonedVoice(torch.zeros(1), torch.zeros((3, 16), dtype=torch.int64), "Words."))
+    assert streams.can_launch_first_audio(None)
+    assert not streams.can_launch_first_audio(
+        ClonedVoice(torch.zeros(1), torch.zeros((3, 16), dtype=torch.int64), "Words.")
+    )
     codes, slots = codes_of(code2wav, 3, 4), [4, 0, 2]
     with device.stream(Stream.PROMPTS):
         for slot in slots:
             streams.open(slot, None, Stream.PROMPTS)
-        followed = streams.follow(slots, codes[:, 0])
+        followed = streams.launch_first_audio(slots, codes[:, 0])
     rest = streams.decode(slots, codes[:, 1:])
     whole = decoded(Code2WavStreams(code2wav, SLOTS), slots, codes, [1, 4])
     assert [heard.pcm() + pcm for heard, pcm in zip(followed, rest, strict=True)] == whole
@@ -276,7 +278,7 @@ def test_only_requested_shapes_have_graphs(code2wav: Code2Wav) -> None:
     streams = Code2WavStreams(code2wav, SLOTS, device, shapes=((4, 2), (1, 3)))
     plain = Code2WavStreams(code2wav, SLOTS)
     streams.capture()
-    assert sorted(streams.graphs.sizes(Stream.AUDIO)) == [1, 4]
+    assert sorted(streams.graphs.frame_counts(Stream.AUDIO)) == [1, 4]
     two = codes_of(code2wav, 2, 7)
     assert decoded(streams, [1, 3], two, [7]) == decoded(plain, [1, 3], two, [7])
     assert streams.uncaptured == 0

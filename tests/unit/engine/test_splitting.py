@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.text.splitting import CLAUSE_FRAMES, Splitter
+from runtime.engine.text.splitting import CLAUSE_FRAMES, SegmentSplitter
 from runtime.request import Split
 from runtime.shared.speech_rate import expected_frames, is_readable
 from tests.support.examples import examples
@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "api.md"
 
 def split_whole(text: str, split: Split, longest: int | None = None) -> list[str]:
     """Return the segments of a complete text."""
-    splitter = Splitter(split, longest)
+    splitter = SegmentSplitter(split, longest)
     return splitter.add(text) + splitter.flush()
 
 
@@ -29,7 +29,7 @@ def bare(text: str) -> str:
 
 
 def fed(chunks: list[str], split: Split, longest: int | None = None) -> list[str]:
-    splitter = Splitter(split, longest)
+    splitter = SegmentSplitter(split, longest)
     return [part for chunk in chunks for part in splitter.add(chunk)] + splitter.flush()
 
 
@@ -112,7 +112,7 @@ def test_text_is_split_into_clauses_of_a_minimum_length(marked: str) -> None:
 
 
 def test_split_none_emits_one_segment_at_the_end_of_the_text() -> None:
-    splitter = Splitter(Split.NONE)
+    splitter = SegmentSplitter(Split.NONE)
     assert splitter.add("One. Two. ") == []
     assert splitter.add("Three.\n\nFour.") == []
     assert splitter.flush() == ["One. Two. Three.\n\nFour."]
@@ -128,7 +128,7 @@ def test_split_auto_keeps_text_received_at_once_as_one_segment() -> None:
 
 
 def test_split_auto_emits_a_sentence_when_a_later_message_has_text() -> None:
-    splitter = Splitter(Split.AUTO)
+    splitter = SegmentSplitter(Split.AUTO)
     assert splitter.add("One. Two.") == []
     assert splitter.add("") == []
     assert splitter.add("  ") == []
@@ -145,7 +145,7 @@ def test_split_auto_splits_text_streamed_by_token_into_sentences() -> None:
 
 
 def test_sentence_is_emitted_when_the_next_sentence_begins() -> None:
-    splitter = Splitter(Split.SENTENCE)
+    splitter = SegmentSplitter(Split.SENTENCE)
     assert [splitter.add(chunk) for chunk in ("It rained", ".", '" ', "(", "N", "obody came.")] == [
         *([[]] * 4),
         ['It rained."'],
@@ -155,7 +155,7 @@ def test_sentence_is_emitted_when_the_next_sentence_begins() -> None:
 
 
 def test_flush_emits_the_buffered_text() -> None:
-    splitter = Splitter(Split.SENTENCE)
+    splitter = SegmentSplitter(Split.SENTENCE)
     assert splitter.flush() == []
     assert splitter.add("It was Dr. ") == []
     assert splitter.flush() == ["It was Dr."]
@@ -211,7 +211,7 @@ def test_no_segment_exceeds_the_maximum_length(text: str, longest: int, parts: l
 
 
 def test_overlong_sentence_is_emitted_in_pieces() -> None:
-    splitter = Splitter(Split.SENTENCE, 10)
+    splitter = SegmentSplitter(Split.SENTENCE, 10)
     assert splitter.add("one two ") == []
     assert splitter.add("th") == []
     assert splitter.add("r") == ["one two"]
@@ -272,7 +272,7 @@ def test_segment_is_not_split_again(chunks: list[str], split: Split, longest: in
 @settings(max_examples=examples(200), deadline=None)
 @given(chunks=pieces, flushes=st.lists(st.booleans(), min_size=40, max_size=40))
 def test_flushes_lose_no_word(chunks: list[str], flushes: list[bool]) -> None:
-    splitter = Splitter(Split.SENTENCE)
+    splitter = SegmentSplitter(Split.SENTENCE)
     parts: list[str] = []
     for chunk, flush in zip(chunks, flushes, strict=False):
         parts += splitter.add(chunk)
@@ -293,7 +293,7 @@ def test_only_the_last_clause_of_a_sentence_may_be_short(chunks: list[str]) -> N
 
 def test_thousands_of_small_text_chunks_are_split_quickly() -> None:
     started = time.thread_time()
-    splitter = Splitter(Split.SENTENCE)
+    splitter = SegmentSplitter(Split.SENTENCE)
     for _ in range(20_000):
         assert splitter.add("a ") == []
     assert len(splitter.flush()) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.engine.text.rules import GRACE_FRAMES, LongNumbers, checked_instruct, checked_text, frame_budget
+from runtime.engine.text.rules import GRACE_FRAMES, LongNumberSplitter, frame_budget, validate_instruct, validate_text
 from runtime.errors import EmptyText, InvalidConfig, SpeechError, TextTooLong
 from runtime.model.checkpoint import Checkpoint
 from runtime.settings import Limits
@@ -27,7 +27,7 @@ LIMITS = Limits(max_text_chars=100, max_instruct_chars=20)
     ],
 )
 def test_white_space_at_both_ends_of_a_text_is_ignored(speaker: Checkpoint, text: str, spoken: str) -> None:
-    assert checked_text(text, speaker.text_tokenizer, LIMITS) == spoken
+    assert validate_text(text, speaker.text_tokenizer, LIMITS) == spoken
 
 
 @pytest.mark.parametrize(
@@ -44,24 +44,24 @@ def test_white_space_at_both_ends_of_a_text_is_ignored(speaker: Checkpoint, text
 )
 def test_unspeakable_text_is_refused(speaker: Checkpoint, text: str, error: type[SpeechError]) -> None:
     with pytest.raises(error) as caught:
-        checked_text(text, speaker.text_tokenizer, LIMITS)
+        validate_text(text, speaker.text_tokenizer, LIMITS)
     assert caught.value.param == "text"
 
 
 def test_text_resembling_a_control_token_is_accepted(speaker: Checkpoint) -> None:
-    assert checked_text("a <|im_ end|> b", speaker.text_tokenizer, LIMITS) == "a <|im_ end|> b"
+    assert validate_text("a <|im_ end|> b", speaker.text_tokenizer, LIMITS) == "a <|im_ end|> b"
 
 
 @pytest.mark.parametrize(
     ("instruct", "kept"), [(None, None), ("", None), (" \n", None), (" Speak low. ", "Speak low.")]
 )
 def test_instruct_without_content_is_ignored(speaker: Checkpoint, instruct: str | None, kept: str | None) -> None:
-    assert checked_instruct(instruct, speaker.text_tokenizer, LIMITS) == kept
+    assert validate_instruct(instruct, speaker.text_tokenizer, LIMITS) == kept
 
 
 def test_instruct_with_a_control_token_is_refused(speaker: Checkpoint) -> None:
     with pytest.raises(InvalidConfig) as caught:
-        checked_instruct("<|im_start|>", speaker.text_tokenizer, LIMITS)
+        validate_instruct("<|im_start|>", speaker.text_tokenizer, LIMITS)
     assert caught.value.param == "instructions"
 
 
@@ -75,7 +75,7 @@ def test_instruct_with_a_control_token_is_refused(speaker: Checkpoint) -> None:
     ],
 )
 def test_long_instruct_is_truncated_after_a_word(speaker: Checkpoint, instruct: str, kept: str) -> None:
-    assert checked_instruct(instruct, speaker.text_tokenizer, LIMITS) == kept
+    assert validate_instruct(instruct, speaker.text_tokenizer, LIMITS) == kept
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,6 @@ def test_frame_budget_grows_with_the_text_and_has_a_minimum() -> None:
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_long_numbers_are_grouped_for_any_chunking(size: int) -> None:
     text = "1234567890123456 and 123456789012345678901, then 12 34"
-    numbers = LongNumbers()
+    numbers = LongNumberSplitter()
     pieces = (text[start : start + size] for start in range(0, len(text), size))
     assert "".join(map(numbers.add, pieces)) == "1234567890123456 and 1234567890123456 7890 1, then 12 34"

@@ -45,7 +45,7 @@ class Stand:
         core.runner.prefill_chunks = self.prefill_chunks  # type: ignore[method-assign]
         core.runner.first = self.first  # type: ignore[method-assign]
         core.runner.step = self.step  # type: ignore[method-assign]
-        core.code2wav_streams.follow = self.follow  # type: ignore[method-assign]
+        core.code2wav_streams.launch_first_audio = self.launch_first_audio  # type: ignore[method-assign]
         core.code2wav_streams.decode = self.decode  # type: ignore[method-assign, assignment]
         self.fails = self.has_failed = False
         self.made = np.zeros(SLOTS, np.int64)  # Number of frames of the current segment, by slot.
@@ -83,7 +83,7 @@ class Stand:
         ended, finite = (frames > 3 + seeds % 17) & ~held, (seeds % 7 != 0) | (frames < 5)
         return FrameResult(np.stack([seeds, frames], axis=1), ended, finite)
 
-    def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
+    def launch_first_audio(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
         sane = torch.zeros(1, dtype=torch.int16)
         sounds = [torch.cat([row[:1].to(torch.int16).repeat(1920), sane]) for row in codes]
         return [FirstAudio(sound, 1920, self.device.mark()) for sound in sounds]

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from runtime.device.quantized import Quantization
-from runtime.engine.capacity.doctor import check, diagnose
+from runtime.engine.capacity.doctor import check_checkpoints, diagnose
 from runtime.engine.loading.registry import Registry
 from runtime.errors import CheckpointInvalid, InvalidSetting
 from runtime.model import composition
@@ -169,9 +169,9 @@ def test_registry_has_one_entry_for_adapters_of_one_base(base: Path, cloner: Pat
     assert (card.name, card.modes, card.speakers) == ("base", (Mode.CUSTOM_VOICE,), ("a", "b"))
     assert card.adapters == {"a-lora": ("a",), "b-lora": ("b",)}
     assert [entry.name for entry in Registry.read((str(cloner), *map(str, folders))).entries] == ["cloner", "base"]
-    checked = check(Settings(models=tuple(map(str, folders)), engine=CPU))
+    checked = check_checkpoints(Settings(models=tuple(map(str, folders)), engine=CPU))
     assert (checked.names, checked.modes) == (("base",), (Mode.CUSTOM_VOICE,))
-    alone = check(Settings(models=(str(base),), engine=CPU))
+    alone = check_checkpoints(Settings(models=(str(base),), engine=CPU))
     assert checked.need == alone.need
 
 

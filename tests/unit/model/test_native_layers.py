@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from runtime.device import native, open_device
 from runtime.device.quantized import Quantization
-from runtime.engine.execution.frame import operations_of
-from runtime.engine.execution.sampling import LevelSettings, gumbel_noise, pick
+from runtime.engine.execution.frame import choose_operations
+from runtime.engine.execution.sampling import BatchSamplingParams, gumbel_noise, sample_codes
 from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, join_heads
@@ -89,7 +89,7 @@ def rows_of(config: DecoderConfig, B: int, T: int) -> Tensor:
 def test_layers_support_rows_at_different_positions(config: DecoderConfig, kind: Kind, B: int) -> None:
     stack = DecoderStack(config)
     made_ready(stack, kind)
-    ops, layers = operations_of(CPU), native_layers(stack)
+    ops, layers = choose_operations(CPU), native_layers(stack)
     assert layers is not None
     slots, starts = torch.tensor([2, 0, 4][:B]), torch.tensor([5, 11, 0][:B])
     shape = (2, config.num_hidden_layers, 5, config.num_key_value_heads, 12, config.head_dim)
@@ -167,7 +167,7 @@ def test_predictor_samples_the_same_codes_as_the_pytorch_layers(
     made_ready(predictor, kind)
     for table, dtype in zip(predictor.model.codec_embedding, (torch.bfloat16, torch.float16), strict=False):
         table.weight, table.dtype = nn.Parameter(table.weight.to(dtype), requires_grad=False), torch.float32
-    ops, operator = operations_of(CPU), native_predictor(predictor)
+    ops, operator = choose_operations(CPU), native_predictor(predictor)
     assert operator is not None
     x, V, Q = rows_of(config, B, 2), config.vocab_size, config.num_code_groups
     widest = min(top_k or V, V)
@@ -175,11 +175,11 @@ def test_predictor_samples_the_same_codes_as_the_pytorch_layers(
     reals = torch.tensor([[0.9, 1.3, 0.2, 1.0], [0.8, 0.3, 1.0, 0.6] if any_top_p else [1.0] * 4])
     ints = torch.tensor([[widest, max(1, widest - 3), widest, widest], [top_k is None] * 3 + [True]], dtype=torch.int64)
     noise = gumbel_noise(seeds[rows], frames[rows], Q, V)
-    settings = LevelSettings(reals[0, rows], ints[0, rows], reals[1, rows], ints[1, rows] != 0, widest, any_top_p)
+    settings = BatchSamplingParams(reals[0, rows], ints[0, rows], reals[1, rows], ints[1, rows] != 0, widest, any_top_p)
     codes: list[Tensor] = []
 
     def draw(group: int, logits: Tensor, into: Tensor | None) -> None:
-        codes.append(pick(logits, settings, noise[:, group]))
+        codes.append(sample_codes(logits, settings, noise[:, group]))
         if into is not None:
             into.copy_(predictor.project(predictor.model.codec_embedding[group - 1](codes[-1])))
 

@@ -178,7 +178,7 @@ def test_captured_warm_up_steps_equal_one_pass(small: Code2Wav, reference: int) 
     after = ReferencePrefill(streams.sound, device, small.config.num_quantizers, graphs)
     with torch.inference_mode():
         graphs.capture(after.captures())
-    assert device.captured == len(list(after.works()))
+    assert device.captured == len(list(after.warmup_functions()))
     # The state of an earlier reference must have no effect on the next reference.
     after(codes_of(small, 1, 9, seed=4)[0])
     sound = after(codes[0, :reference])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.shared.scripts import strange_script
+from runtime.shared.scripts import find_unsupported_script
 
 ENGLISH, ALL = ("English",), ("chinese", "english", "japanese", "korean", "russian", "beijing_dialect")
 
@@ -30,4 +30,4 @@ ENGLISH, ALL = ("English",), ("chinese", "english", "japanese", "korean", "russi
     ],
 )
 def test_first_unsupported_writing_system_is_found(text: str, languages: tuple[str, ...], script: str) -> None:
-    assert strange_script(text, languages) == script
+    assert find_unsupported_script(text, languages) == script

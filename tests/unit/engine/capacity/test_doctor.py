@@ -16,8 +16,8 @@ from runtime.cli import main
 from runtime.device.cpu import CpuDevice
 from runtime.device.open_device import choose_code2wav_dtype
 from runtime.engine.capacity import memory
-from runtime.engine.capacity.doctor import Checked, Diagnosis, check, diagnose
-from runtime.engine.capacity.probe import Probe, Weights, bytes_per_weight, frame_reads
+from runtime.engine.capacity.doctor import CheckResult, Diagnosis, check_checkpoints, diagnose
+from runtime.engine.capacity.probe import Probe, Weights, bytes_per_weight, weights_per_frame
 from runtime.errors import CheckpointMissing, CheckpointTooLarge, HubUnreachable, InvalidSetting, SetUpError
 from runtime.model.checkpoint import DECODER, TALKER, load_checkpoint
 from runtime.model.config import ModelConfig
@@ -81,16 +81,16 @@ def test_doctor_command_and_check_option_report_the_same_memory(folder: Path, mo
     assert [row.dtype for row in chosen.values() if row.is_chosen] == ["float32"]
     row = chosen["float32"]
     engine = EngineSettings(device="cpu", max_slots=3)
-    need = check(Settings(models=(str(folder),), engine=engine)).need
+    need = check_checkpoints(Settings(models=(str(folder),), engine=engine)).need
     assert need == row.once + 3 * row.slot
     code2wav = inspect_folder(folder).networks[DECODER]
     names = [] if NARROW is torch.float32 else low_precision_modules(code2wav, NARROW)
     narrowed = sum(code2wav.get_parameter(f"{name}.weight").nbytes for name in names)
     fewer = (folder / WEIGHTS).stat().st_size / 2 + narrowed / 2
     assert row.once - chosen["bfloat16"].once == pytest.approx(fewer, rel=0.05)
-    monkeypatch.setattr(memory, "memory_of", lambda device: (need, need))
+    monkeypatch.setattr(memory, "device_memory", lambda device: (need, need))
     assert [row.slots for row in diagnosed(folder).memory.rows if row.is_chosen] == [3]
-    monkeypatch.setattr(memory, "memory_of", lambda device: (need - 1, need))
+    monkeypatch.setattr(memory, "device_memory", lambda device: (need - 1, need))
     assert codes(diagnosed(folder, max_slots=3)) == ["checkpoint_too_large"]
     assert diagnosed(folder).servable
 
@@ -104,7 +104,7 @@ def test_memory_of_a_published_checkpoint_follows_from_its_configuration(
 ) -> None:
     def rtf(probe: Probe, config: ModelConfig, weights: Weights) -> float:
         """Return the real-time factor of a machine whose only cost is reading weights at 30 GB/s."""
-        return frame_reads(config) * bytes_per_weight(*weights) / 30e9 / 0.08
+        return weights_per_frame(config) * bytes_per_weight(*weights) / 30e9 / 0.08
 
     monkeypatch.setattr(Probe, "rtf", rtf)
     # Without this patch, the probe would run layers of these shapes for half a minute.
@@ -174,7 +174,7 @@ def test_doctor_command_lists_all_problems_and_check_option_only_the_first_probl
     assert codes(diagnosis) == expected
     assert not diagnosis.servable
     with pytest.raises(SetUpError) as refused:
-        check(Settings(models=(str(folder),), engine=EngineSettings(device="cpu")))
+        check_checkpoints(Settings(models=(str(folder),), engine=EngineSettings(device="cpu")))
     assert refused.value.code in expected
 
 
@@ -287,8 +287,8 @@ def test_memory_mapped_embedding_table_is_not_counted_as_memory(folder: Path, mo
     assert before - float32() == lying >= 4 * table.numel()
 
 
-def checked(*folders: Path) -> Checked:
-    return check(Settings(models=tuple(map(str, folders))))
+def checked(*folders: Path) -> CheckResult:
+    return check_checkpoints(Settings(models=tuple(map(str, folders))))
 
 
 def cut(path: Path) -> None:
@@ -311,9 +311,9 @@ def test_two_checkpoints_for_one_mode_are_refused(folder_of: FolderOf) -> None:
 def test_checkpoint_over_total_or_free_memory_is_refused(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = folder_of("brief", "base")
     need = checked(folder).need
-    monkeypatch.setattr(memory, "memory_of", lambda device: (2 * need, need - 1))
+    monkeypatch.setattr(memory, "device_memory", lambda device: (2 * need, need - 1))
     assert not checked(folder).fits_alongside
-    monkeypatch.setattr(memory, "memory_of", lambda device: (memory.PROCESS_BYTES, memory.PROCESS_BYTES))
+    monkeypatch.setattr(memory, "device_memory", lambda device: (memory.PROCESS_BYTES, memory.PROCESS_BYTES))
     with pytest.raises(CheckpointTooLarge, match="GiB"):
         checked(folder)
 

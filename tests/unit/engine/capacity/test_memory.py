@@ -142,9 +142,9 @@ def test_cpu_limits_the_default_slots_by_memory_and_never_the_requested_slots(
     cpu, each = open_device("cpu"), slot_bytes(speaker)
     assert slots(speaker, cpu) == CPU_SLOTS
     assert slots(speaker, cpu, max_slots=200) == 200
-    monkeypatch.setattr(memory, "memory_of", lambda device: (100 * each, 3 * each))
+    monkeypatch.setattr(memory, "device_memory", lambda device: (100 * each, 3 * each))
     assert slots(speaker, cpu) == 3
-    monkeypatch.setattr(memory, "memory_of", lambda device: (100 * each, 0))
+    monkeypatch.setattr(memory, "device_memory", lambda device: (100 * each, 0))
     assert (slots(speaker, cpu), slots(speaker, cpu, max_slots=5)) == (1, 5)
 
 
@@ -156,7 +156,7 @@ def test_measured_and_estimated_bytes_give_the_same_slots(asked: int) -> None:
         settings = EngineSettings(memory_share=1.0, max_slots=asked)
         room = memory.MemoryBudget.of(card, settings)  # type: ignore[arg-type]
         each = 10**6
-        need = memory.MemoryNeed(room.may_have - int(count * each), each)
+        need = memory.MemoryRequirement(room.may_have - int(count * each), each)
         card.free = count * each + RESERVE_BYTES
         try:
             measured = slots_for(card, settings, each)  # type: ignore[arg-type]
@@ -176,7 +176,7 @@ def test_shared_memory_in_a_container_is_not_counted_as_file_cache() -> None:
 
 
 def test_free_memory_equals_the_value_of_the_system() -> None:
-    total, free = memory.memory_of(CpuDevice())
+    total, free = memory.device_memory(CpuDevice())
     assert 0 < free <= total <= CpuDevice().total_bytes()
 
 

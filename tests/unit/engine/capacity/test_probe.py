@@ -16,8 +16,8 @@ from runtime.device.quantized import Quantization
 from runtime.engine.capacity import probe as probing
 from runtime.engine.capacity.memory import tensor_bytes
 from runtime.engine.capacity.offers import inspect_published
-from runtime.engine.capacity.probe import Probe, bytes_per_weight, frame_reads, layer_size, together
-from runtime.engine.capacity.timing import Run, Timing, cpu_threads, measure_runs, repeating
+from runtime.engine.capacity.probe import Probe, bytes_per_weight, layer_size, parallel_frame_time, weights_per_frame
+from runtime.engine.capacity.timing import Run, Timing, cpu_threads, measure_runs, repeat_in_background
 from runtime.model.config import DecoderConfig, ModelConfig
 from runtime.model.layers import DecoderStack
 from runtime.model.products import Linear
@@ -55,15 +55,17 @@ def test_frame_time_of_the_engine_is_measured_once(weights: probing.Weights, mon
     sound = probe.code2wav_time(weights)
     assert sound.best > 0
     expected_bytes = probe.rtf(config, weights)
-    assert expected_bytes == round(together(frame.best, sound.best, slowdown) / 0.08, 3)
+    assert expected_bytes == round(parallel_frame_time(frame.best, sound.best, slowdown) / 0.08, 3)
     assert expected_bytes <= probe.rtf_now(config, weights)
 
 
 def test_audio_decoding_on_its_own_core_costs_only_the_slowdown_of_frames() -> None:
-    assert together(frame=1.0, sound=0.4, slowdown=1.0) == 1.0
-    assert together(frame=1.0, sound=0.4, slowdown=2.0) == 1.2  # Frames take twice as long while audio is decoded.
-    assert together(frame=0.2, sound=0.4, slowdown=1.0) == 0.4
-    assert together(frame=1.0, sound=0.4, slowdown=math.inf) == 1.4
+    assert parallel_frame_time(frame=1.0, sound=0.4, slowdown=1.0) == 1.0
+    assert (
+        parallel_frame_time(frame=1.0, sound=0.4, slowdown=2.0) == 1.2
+    )  # Frames take twice as long while audio is decoded.
+    assert parallel_frame_time(frame=0.2, sound=0.4, slowdown=1.0) == 0.4
+    assert parallel_frame_time(frame=1.0, sound=0.4, slowdown=math.inf) == 1.4
 
 
 @pytest.mark.usefixtures("quick")
@@ -79,7 +81,7 @@ def test_frames_wait_for_audio_if_cores_are_shared(cores: int, threads: int, mon
 def test_audio_speed_is_measured_in_its_serving_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[torch.dtype] = []
     monkeypatch.setattr(probing, "_sound_units", lambda dtype: asked.append(dtype) or (lambda: torch.zeros(())))
-    own, whole = Probe(open_device("cpu")), Probe(open_device("cpu"), sound_dtype="float32")
+    own, whole = Probe(open_device("cpu")), Probe(open_device("cpu"), code2wav_dtype="float32")
     for probe in (own, whole):
         for weights in ((torch.float32, None), (torch.float32, INT8), (torch.bfloat16, None)):
             probe.code2wav_time(weights)
@@ -110,7 +112,7 @@ def test_estimated_weight_count_per_frame_equals_that_of_the_matrix_products() -
 
     passes = config.talker.num_code_groups - 1
     again = passes * products(talker.code_predictor.model) + products(talker.code_predictor.lm_head)
-    assert frame_reads(config) == products(talker.model) + products(talker.codec_head) + again
+    assert weights_per_frame(config) == products(talker.model) + products(talker.codec_head) + again
 
 
 def test_load_by_other_processes_affects_the_median_and_not_the_best_time() -> None:
@@ -143,7 +145,7 @@ def test_audio_is_decoded_while_frames_are_measured() -> None:
         return torch.zeros(())
 
     before = torch.get_num_threads()
-    with repeating(make, threads=1):
+    with repeat_in_background(make, threads=1):
         assert made
         assert torch.get_num_threads() == before
         several = len(made) + 2

@@ -15,7 +15,7 @@ from runtime.device.quantized import Quantization, supports_float16
 from runtime.engine.capacity import weights as weighing
 from runtime.engine.capacity.offers import inspect_published
 from runtime.engine.capacity.probe import Probe, Weights
-from runtime.engine.capacity.weights import Pace, WeightBits, choose_pace
+from runtime.engine.capacity.weights import WeightsRtf, WeightsSelector, choose_real_time_weights
 from runtime.engine.engine import Engine
 from runtime.model.config import ModelConfig
 from runtime.model.config_files import read_model_config
@@ -34,10 +34,10 @@ SMALL_CONFIG = replace(
 
 
 def weights_of(dtype: str, config: ModelConfig, bits: Quantization | None) -> Weights:
-    return WeightBits(EngineSettings(dtype=dtype), open_device("cpu")).with_bits(config, bits)
+    return WeightsSelector(EngineSettings(dtype=dtype), open_device("cpu")).with_quantization(config, bits)
 
 
-def ladder(*rtfs: float) -> Iterator[Pace]:
+def ladder(*rtfs: float) -> Iterator[WeightsRtf]:
     return (((torch.float32, kind), rtf) for kind, rtf in zip((None, INT8, INT4), rtfs, strict=True))
 
 
@@ -58,12 +58,12 @@ def ladder(*rtfs: float) -> Iterator[Pace]:
 def test_most_exact_weights_faster_than_real_time_are_chosen(
     rtfs: tuple[float, float, float], taken: Quantization | None
 ) -> None:
-    assert choose_pace(ladder(*rtfs))[1] is taken
+    assert choose_real_time_weights(ladder(*rtfs))[1] is taken
 
 
 def test_no_weights_are_measured_after_the_first_that_are_fast_enough() -> None:
     paces = ladder(0.7, 0.4, 0.3)
-    choose_pace(paces)
+    choose_real_time_weights(paces)
     assert next(paces)[0][1] is INT8
 
 
@@ -115,7 +115,7 @@ def test_weights_are_chosen_automatically_on_cpu_only(folder_of: FolderOf) -> No
     class Card(CpuDevice):
         name = "cuda"
 
-    bits = WeightBits(EngineSettings(dtype="bfloat16"), Card())
+    bits = WeightsSelector(EngineSettings(dtype="bfloat16"), Card())
     assert bits.choose(read_model_config(folder_of("brief", "custom_voice")), "any", {"F16"}) == (torch.bfloat16, None)
 
 
@@ -134,6 +134,6 @@ def test_weights_are_chosen_automatically_on_cpu_only(folder_of: FolderOf) -> No
 def test_small_checkpoint_keeps_float16_if_lossless(
     settings: EngineSettings, types: set[str], expected: Quantization | None, folder_of: FolderOf
 ) -> None:
-    bits = WeightBits(settings, open_device("cpu"))
+    bits = WeightsSelector(settings, open_device("cpu"))
     found = bits.choose(read_model_config(folder_of("brief", "custom_voice")), "any", types)
     assert found == (torch.float32, expected)

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from runtime.engine.text.splitting import Splitter
+from runtime.engine.text.splitting import SegmentSplitter
 from runtime.markdown.growing import GrowingMarkdown
 from runtime.model.english_normalizer import StreamingNormalizer
 from runtime.request import Split
@@ -18,7 +18,7 @@ from runtime.server.omni.sentences import Sentences
 from runtime.settings import Limits
 from runtime.shared.inline_tags import InlineTags, tag_pattern
 from runtime.shared.pronouncing import GrowingPronunciation, dictionary_of
-from runtime.shared.scripts import strange_script
+from runtime.shared.scripts import find_unsupported_script
 from runtime.shared.sentence_ends import TAIL_CHARS, may_end
 from runtime.shared.spelling import Spelling
 from tests.support.least_times import least_times
@@ -39,8 +39,8 @@ STAGES: dict[str, Stage] = {
     "reading": lambda: StreamingNormalizer().add,
     "sentences": lambda: Sentences(Split.SENTENCE).add,
     "clauses": lambda: Sentences(Split.CLAUSE, Limits()).add,
-    "splitter": lambda: Splitter(Split.CLAUSE, 400).add,
-    "script": lambda: lambda text: strange_script(text, ("english",)),
+    "splitter": lambda: SegmentSplitter(Split.CLAUSE, 400).add,
+    "script": lambda: lambda text: find_unsupported_script(text, ("english",)),
     "end": lambda: lambda text: may_end(text[-2 * TAIL_CHARS :]),
 }
 SHORT, LONG = 1024, 4096  # `LONG` is the maximum length of the text of one request.
