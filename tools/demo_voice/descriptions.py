@@ -51,15 +51,10 @@ def design(gender: str, f0: float, stretch: float, formant: float, rng: random.R
     quality = [rng.choice(TRAITS["qualities"])] if rng.random() < 0.3 else []
     tone = ", ".join([*(brightness(formant, rng) or quality), *([how] if how else [])])
     article, spaced = "An" if who[0] in "aeiou" else "A", tone + " " if tone else ""
-    forms = (
-        f"{article} {who} with a {tone or 'natural'} voice" + (f", speaking {pace}" if pace else ""),
-        f"A {spaced}{who} voice" + (f" speaking {pace}" if pace else ""),
-        f"{spaced}{who} voice" + (f", {pace}" if pace else ""),
-        f"Speak {pace + ' ' if pace else ''}in a {spaced}{who} voice",
-        f"Gender: {gender}. Pitch: {pitch or 'medium'}. Speed: {speed or 'normal'}"
-        if (pitch or f0 <= 0) and speed else f"{article} {who}",
-    )  # fmt: skip
-    text = rng.choice(forms)
+    *forms, table, short = PHRASES["designs"]["paced" if pace else "unpaced"]
+    text = rng.choice([*forms, table if (pitch or f0 <= 0) and speed else short]).format(
+        article=article, who=who, tone=tone or "natural", spaced=spaced, pace=pace, gender=gender,
+        pitch=pitch or "medium", speed=speed)  # fmt: skip
     text = text[0].upper() + text[1:] if rng.random() < 0.8 else text.lower()
     return text + ("." if rng.random() < 0.6 else "")
 
@@ -85,12 +80,8 @@ def portrait(gender: str, f0: float, stretch: float, formant: float, rng: random
     pace = rng.choice(PHRASES["paces"][word_of("stretch", stretch)])
     end = f", {rng.choice(TRAITS['manners'])}" if rng.random() < 0.6 else ""
     article, verb = "An" if who[0] in "aeiou" else "A", rng.choice(("reads", "speaks", "talks"))
-    return rng.choice((
-        f"{article} {who}{years} with a {joined} voice. {he} {verb} {pace}{end}.",
-        f"{article} {who}{years} with a {joined} voice, speaking {pace}{end}.",
-        f"{article} {who}{years}; the voice is {joined}, {his} speech goes {pace}{end}.",
-        f"The voice of a {who}{years}: {joined}. {pace.capitalize()}{end}.",
-    ))  # fmt: skip
+    names = {"who": who + years, "joined": joined, "he": he, "his": his, "verb": verb, "article": article}
+    return rng.choice(TRAITS["portraits"]).format(**names, pace=pace, capital=pace.capitalize(), end=end)
 
 
 def mood(ratio: float, stretch: float, rng: random.Random) -> str:
