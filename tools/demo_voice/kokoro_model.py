@@ -33,29 +33,25 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     def clean(name: str) -> str:
         return re.sub(r"^(decoder|encoder)\.", "", name).replace("predictor.F0", "F0").replace("predictor.N", "N")
 
-    def dequantised(name: str, zero: str, index: tuple = (...,)) -> Tensor:
-        return (raw[name].float() - raw[zero].float()[index]) * raw[name.replace("_quantized", "_scale")][index]
+    def weight_of(name: str, zero: str | None = None, index: tuple = (...,)) -> Tensor:
+        if not name.endswith("_quantized"):
+            return raw[name]
+        weight = raw[name].float() - (raw[zero].float() if zero else 0.0)
+        return weight * raw[name.replace("_quantized", "_scale")][index]
 
     out = {clean(k): t for k, t in raw.items() if t.dtype == torch.float32 and not k.startswith(("/", "onnx"))}
     for node in graph.node:
-        stored = [i for i in node.input if i in raw]
+        stored = [i for i in node.input if i in raw and raw[i].dtype != torch.int64]
         module = re.sub(r"/([^/]+)/\1(\.\d+)/", r"/\1\2/", node.name.rsplit("/", 1)[0] + "/").strip("/")
         module = clean(module.replace("/", "."))
-        if node.op_type in ("ConvInteger", "MatMulInteger") and stored and stored[0].endswith("_quantized"):
-            weight = dequantised(*stored[:2])
-            out.setdefault(f"{module}.weight", weight if weight.ndim == 3 else weight.T)
-        elif node.op_type in ("Conv", "ConvTranspose", "MatMul") and stored and raw[stored[0]].dtype == torch.float32:
-            weight = raw[stored[0]]
-            out[f"{module}.weight"] = weight.T if node.op_type == "MatMul" else weight
-        elif node.op_type == "DequantizeLinear" and len(stored) == 2:
-            name = clean(stored[0].replace(".weight_scale", ".weight"))
-            out[name] = dequantised(stored[0].replace("_scale", "_quantized"), stored[1])
-        elif node.op_type == "DynamicQuantizeLSTM":
-            inputs, states, bias, *_ = (i for i in stored if "ConstantOfShape" not in i)
+        if node.op_type == "DynamicQuantizeLSTM":
+            inputs, states, bias, *_ = stored
             for which, name in (("ih", inputs), ("hh", states)):
-                weight = dequantised(name, "onnx::LSTM_6930_zero_point", (slice(None), None, None))
-                out[f"{module}.{which}"] = weight.transpose(1, 2)
+                out[f"{module}.{which}"] = weight_of(name, index=(slice(None), None, None)).transpose(1, 2)
             out[f"{module}.bias"] = raw[bias]
+        elif stored and node.op_type.startswith(("Conv", "MatMul", "Gather")):
+            weight = weight_of(*stored[:2])
+            out.setdefault(f"{module}.weight", weight.T if node.op_type.startswith("MatMul") else weight)
     return out
 
 
@@ -65,13 +61,13 @@ def lstm(weights: dict[str, Tensor], name: str) -> nn.LSTM:
     The order of the gates is input, output, forget, cell in ONNX, and input, forget, cell, output in PyTorch.
     """
     module = nn.LSTM(weights[f"{name}.ih"].shape[2], 256, batch_first=True, bidirectional=True)
-    for direction, suffix in enumerate(("", "_reverse")):
-        bias_ih, bias_hh = weights[f"{name}.bias"][direction].chunk(2)
-        parts = {"bias_ih": bias_ih, "bias_hh": bias_hh,
-                 **{f"weight_{which}": weights[f"{name}.{which}"][direction] for which in ("ih", "hh")}}  # fmt: skip
-        for which, gates in parts.items():
-            i, o, f, c = gates.chunk(4)
-            getattr(module, f"{which}_l0{suffix}").data.copy_(torch.cat((i, f, c, o)))
+    (bias_ih, bias_hh), state = weights[f"{name}.bias"].chunk(2, 1), {}
+    parts = {"bias_ih": bias_ih, "bias_hh": bias_hh}
+    parts |= {f"weight_{which}": weights[f"{name}.{which}"] for which in ("ih", "hh")}
+    for part, gates in parts.items():
+        i, o, f, c = gates.chunk(4, 1)
+        state[f"{part}_l0"], state[f"{part}_l0_reverse"] = torch.cat((i, f, c, o), 1)
+    module.load_state_dict(state)
     return module
 
 
@@ -135,9 +131,8 @@ class Kokoro(nn.Module):
             x = self.layer_norm(x + y, f"{ALBERT}.full_layer_layer_norm")
         return x
 
-    def style(self, s: Tensor, name: str) -> tuple[Tensor, Tensor]:
-        gamma, beta = self.linear(s, f"{name}.fc")[..., None].chunk(2, 1)
-        return gamma, beta
+    def style(self, s: Tensor, name: str) -> tuple[Tensor, ...]:
+        return self.linear(s, f"{name}.fc")[..., None].chunk(2, 1)
 
     def block(self, x: Tensor, s: Tensor, name: str, mask: Tensor, up: bool = False) -> tuple[Tensor, Tensor]:
         """Apply a residual block with adaptive normalization, and return the output and its mask.
