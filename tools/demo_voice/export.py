@@ -61,10 +61,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--codec", type=Path, default=WORK / "codec.pt")
     parser.add_argument("--lm", type=Path, default=WORK / "lm.pt")
-    parser.add_argument("--vocabulary", type=Path, default=WORK, help="folder of the text vocabulary")
     parser.add_argument("--out", type=Path, default=VOICE)
     args = parser.parse_args()
-    t, speech = TextVocabulary.read(args.vocabulary), args.out / "speech_tokenizer"
+    t, speech = TextVocabulary.read(WORK), args.out / "speech_tokenizer"
     speech.mkdir(parents=True, exist_ok=True)
     for file in ("generation_config.json", "speech_tokenizer/config.json", "speech_tokenizer/preprocessor_config.json"):
         (args.out / file).write_bytes((VOICE / file).read_bytes())

@@ -41,8 +41,9 @@ def exported(recipe: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFac
     codec = recipe["codec_model"].Codec()
     codec.quantizer.norm.running_mean.normal_()
     save(codec.state_dict(), folder / "codec.pt")
-    arguments = {"codec": folder / "codec.pt", "lm": folder / "lm.pt", "vocabulary": folder, "out": folder / "exported"}
+    arguments = {"codec": folder / "codec.pt", "lm": folder / "lm.pt", "out": folder / "exported"}
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recipe["export"], "WORK", folder)
         patch.setattr(sys, "argv", ["export.py", *(word for k, v in arguments.items() for word in (f"--{k}", str(v)))])
         recipe["export"].main()
     return folder / "exported"
