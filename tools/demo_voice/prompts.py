@@ -65,20 +65,20 @@ class Corpus:
         """
         for path in sorted(set(self.spoken.glob("*.pt")) - self.files):
             self.files.add(path)
-            coded, shard, fresh = torch.load(path), torch.load(WORK / "shards" / path.name, mmap=True), set()
+            coded, shard = torch.load(path), torch.load(WORK / "shards" / path.name, mmap=True)
             codes, phones = coded["codes"].numpy(), shard["phones"].numpy().reshape(-1, 4)
             for row in shard["rows"]:
                 first, count = row["start"] // FRAME_SAMPLES, row["length"] // FRAME_SAMPLES
                 if count > MAX_FRAMES:
                     continue
-                fresh.add(row["group"])
                 self.groups[row["group"]].append(len(self.rows))
                 part, start = slice(first, first + count), coded["start"] + row["start"]
                 self.rows.append({**row, "start": start, "codes": codes[part], "phones": phones[part]})
                 if row["kind"] == "named" and row["f0"] > 0:
                     self.pitches[row["speaker"]].append(row["f0"])
-            self.group_pitch |= {g: float(np.median([self.rows[i]["f0"] for i in self.groups[g]])) for g in fresh}
-            self.own_pitch = {s: float(np.median(p)) for s, p in self.pitches.items()}
+        for group in self.groups.keys() - self.group_pitch.keys():
+            self.group_pitch[group] = float(np.median([self.rows[i]["f0"] for i in self.groups[group]]))
+        self.own_pitch = {speaker: float(np.median(f0)) for speaker, f0 in self.pitches.items()}
 
     def instruct(self, row: dict, mode: str, rng: random.Random) -> list[int] | None:
         pitch = self.group_pitch[row["group"]]
