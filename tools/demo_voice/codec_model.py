@@ -23,6 +23,7 @@ from runtime.model.layers import LayerScale, rotary, rotate
 from runtime.model.speech_encoder import EncoderTransformer, PaddedConv, SEANet
 
 SIZES = read_speech_tokenizer_config(VOICE / "speech_tokenizer")
+Sizes = DecoderConfig | Code2WavConfig
 NORM_EPS = 1e-5
 NEUTRAL_VARIANCE = 1 - NORM_EPS  # With this variance and a mean of 0, the BatchNorm has no effect in evaluation mode.
 
@@ -68,7 +69,7 @@ class Attention(nn.Module):
     `norm(dim)` creates the normalization layer of the queries and that of the keys, for heads of `dim` dimensions.
     """
 
-    def __init__(self, c: DecoderConfig | Code2WavConfig, norm: Callable[[int], nn.Module]) -> None:
+    def __init__(self, c: Sizes, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
         hidden, heads, kv_heads = c.hidden_size, c.num_attention_heads, c.num_key_value_heads
         self.dim = dim = c.head_dim
@@ -103,9 +104,7 @@ class Layer(nn.Module):
     `after` creates the module after the attention and the module after the MLP, for example a layer scale.
     """
 
-    def __init__(
-        self, c: DecoderConfig | Code2WavConfig, after: Callable[[], nn.Module], norm: Callable[[int], nn.Module]
-    ) -> None:
+    def __init__(self, c: Sizes, after: Callable[[], nn.Module], norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
         self.self_attn, self.mlp = Attention(c, norm), SwiGlu(c.hidden_size, c.intermediate_size)
         norms = (nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps) for _ in range(2))
@@ -276,9 +275,8 @@ class SplitQuantizer(nn.Module):
     @torch.no_grad()
     def initialise(self, y: Tensor, rounds: int = 12) -> None:
         """Initialize the codebooks by k-means on projections [N, 2 dim], and enable quantization."""
-        rest = y[:, : self.dim]
         for k in range(self.books):
-            rest = y[:, self.dim :] if k == 1 else rest
+            rest = self.nearest(y, self.tables[: k + 1])[2][k]
             table = rest[torch.randperm(len(rest), device=y.device)[: self.size]]
             table = table.repeat(-(-self.size // len(table)), 1)[: self.size]
             for _ in range(rounds):
@@ -287,7 +285,6 @@ class SplitQuantizer(nn.Module):
                 table = torch.where(total[:, None] > 0, hot.T @ rest / total.clamp(min=1)[:, None], table)
             self.usage[k].fill_(1.0)
             self.sums[k].copy_(table)
-            rest = rest - table[nearest_rows(rest, table)]
         self.active.fill_(1.0)
 
     def combine(self, first: Tensor, rest: Tensor) -> Tensor:
@@ -303,11 +300,8 @@ class SplitQuantizer(nn.Module):
 class Codec(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.encoder, self.quantizer, self.decoder = (
-            MimiEncoder(SIZES.encoder),
-            SplitQuantizer(),
-            Code2Wav(SIZES.code2wav),
-        )
+        self.encoder, self.quantizer = MimiEncoder(SIZES.encoder), SplitQuantizer()
+        self.decoder = Code2Wav(SIZES.code2wav)
         for module in self.modules():
             if isinstance(module, LayerScale):
                 nn.init.constant_(module.scale, 0.2)
@@ -369,16 +363,3 @@ def exported_codec(source: Path) -> dict[str, Tensor]:
     state |= {"quantizer.sums": sums, "quantizer.usage": torch.ones(sums.shape[:2]), "quantizer.active": torch.ones(())}
     state["quantizer.norm.running_var"] = torch.full((2 * sums.shape[2],), NEUTRAL_VARIANCE)
     return state
-
-
-class Heads(nn.Module):
-    """Auxiliary networks that predict phones and F0 from codebook vectors during training.
-
-    Phones are predicted from codebook 0 and also from all codebooks. F0 is predicted from codebooks 1 and 2.
-    """
-
-    def __init__(self, dim: int, phones: int) -> None:
-        super().__init__()
-        self.phone = nn.Linear(dim, 4 * phones)
-        self.f0 = nn.Sequential(nn.Linear(dim, 256), nn.GELU(), nn.Linear(256, 8))
-        self.read = nn.Sequential(causal_conv(2 * dim, 256, 3), nn.GELU(), causal_conv(256, 4 * phones, 1))

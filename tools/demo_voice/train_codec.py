@@ -14,9 +14,9 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from codec_model import Codec, Heads, Snake
+from codec_model import Codec, Snake, causal_conv
 from config import CONFIG, WORK
 from losses import Discriminators, SpectralLoss
 from stage import Schedule, adamw, capture, parser_of, save, training_device
@@ -30,12 +30,16 @@ class Trainer:
 
     def __init__(self, store: Store, device: torch.device, frozen: bool) -> None:
         torch.manual_seed(CONFIG["seed"])
-        self.store = store
-        self.device = device
+        # With `frozen`, only the decoder is trained. The encoder and the codebooks are then constant.
+        self.store, self.device, self.frozen = store, device, frozen
         self.codec = Codec().to(device)
-        self.heads = Heads(self.codec.quantizer.dim, LABEL_COUNT).to(device)
+        dim, labels = self.codec.quantizer.dim, 4 * LABEL_COUNT
+        # Heads for auxiliary losses: phones from codebook 0, F0 from codebooks 1 and 2, and phones from all codebooks.
+        self.phone_head = nn.Linear(dim, labels)
+        self.f0_head = nn.Sequential(nn.Linear(dim, 256), nn.GELU(), nn.Linear(256, 8))
+        self.read_head = nn.Sequential(causal_conv(2 * dim, 256, 3), nn.GELU(), causal_conv(256, labels, 1))
+        self.heads = nn.ModuleList((self.phone_head, self.f0_head, self.read_head)).to(device)
         self.spectral = SpectralLoss().to(device)
-        self.frozen = frozen  # True if only the decoder is trained. The encoder and the codebooks are then constant.
         if frozen:
             for constant in (self.codec.encoder, self.codec.quantizer.input_proj, self.heads):
                 constant.requires_grad_(False)
@@ -79,13 +83,13 @@ class Trainer:
         made = codec.decoder(q.combine(first, rest))
         spec, mel = self.spectral(made, audio)
         # Codebook 0 predicts phones, and codebooks 1 and 2 predict F0. The gradients of these losses reach the encoder.
-        phone = F.cross_entropy(self.heads.phone(first).reshape(-1, LABEL_COUNT), phones.flatten())
-        scores = self.heads.read(through.transpose(1, 2))
+        phone = F.cross_entropy(self.phone_head(first).reshape(-1, LABEL_COUNT), phones.flatten())
+        scores = self.read_head(through.transpose(1, 2))
         scores = scores.unflatten(1, (LABEL_COUNT, 4)).transpose(2, 3).flatten(2)  # Shape: [B, labels, 4 F].
         read = F.cross_entropy(scores, phones)
         tail = y[:, q.dim :]
         early = (tail + q.active * (rows[1] + rows[2] - tail).detach()).unflatten(0, (batch, frames))
-        pitch, voiced = self.heads.f0(early).reshape(batch, 4 * frames, 2).unbind(-1)
+        pitch, voiced = self.f0_head(early).reshape(batch, 4 * frames, 2).unbind(-1)
         is_voiced = (f0 > 0).float()
         log_f0 = torch.log(f0.clamp(min=50) / 150) * 2
         pitch_loss = ((pitch - log_f0).abs() * is_voiced).sum() / is_voiced.sum().clamp(min=1)
