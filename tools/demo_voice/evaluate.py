@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -53,18 +54,15 @@ class Evaluation:
     """Evaluation of an exported voice with speech that the runtime's engine generates."""
 
     def __init__(self, voice: Path, sentences: int, layout: Layout, workers: int) -> None:
-        self.voice, self.layout, self.workers = voice, layout, workers
+        self.voice, self.layout, self.hear = voice, layout, partial(judge, workers=workers)
         self.is_cuda = torch.cuda.is_available()
         settings = {"MODEL": voice, "MAX_SLOTS": 64 if self.is_cuda else 8, "MAX_WAITING": 100_000, "QUEUE_S": 36_000,
                     "LEAD_CAP_S": 3600}  # fmt: skip
-        os.environ.update({f"VOICEWRIGHT_{name}": str(value) for name, value in settings.items()})
-        self.engine = Engine.open(Settings.from_env(os.environ))
+        environment = {f"VOICEWRIGHT_{name}": str(value) for name, value in settings.items()}
+        self.engine = Engine.open(Settings.from_env(os.environ | environment))
         self.engine.start()
         self.texts, self.ids = read_lines(WORK / "held_out.npz")
         self.sentences = self.texts[:sentences]
-
-    def hear(self, audio: list[np.ndarray]) -> list[Heard]:
-        return judge(audio, self.workers)
 
     def teach(self, styles: str, asks: list[tuple[int, Mixture]]) -> list[np.ndarray]:
         """Return the teacher's audio of held-out lines.

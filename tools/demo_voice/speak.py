@@ -22,7 +22,7 @@ from torch import Tensor
 from config import CONFIG, WORK
 from kokoro_model import HOP_SAMPLES, Kokoro, read_weights
 from phonemes import read_lines
-from pitch import median_f0
+from recognise import median_f0
 from stage import save
 from store import FRAME_SAMPLES, LABEL_SAMPLES, STYLE_SCALE, STYLE_SIZE
 

@@ -71,7 +71,7 @@ def test_formant_shift_changes_duration_labels_and_pitch(recipe: dict[str, Modul
     made, phones, pitch = recipe["speak"].finish(tone(recipe["speak"]), 1.25)
     assert (phones > 0).sum() == pytest.approx(40, abs=1)
     assert pitch.max() == 150
-    tracked = recipe["pitch"].track_f0(made.astype(np.float32) / 32768)
+    tracked = recipe["recognise"].track_f0(made.astype(np.float32) / 32768)
     assert np.median(tracked[tracked > 0]) == pytest.approx(150, rel=0.01)
 
 
