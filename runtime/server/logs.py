@@ -10,7 +10,6 @@ from typing import Any
 
 from runtime.errors import Failed
 from runtime.request import Broken, Finished, Mode
-from runtime.server.descriptions import metrics
 from runtime.settings import ServerSettings
 from runtime.shared.repeated_lines import limit_repeated_lines
 
@@ -47,6 +46,9 @@ def set_up(settings: ServerSettings) -> None:
 
 def log_end(request_log: RequestLog, event: Finished | Broken) -> None:
     """Log one line with the outcome and the statistics of an ended request."""
+    # The import is not at the top of the file, because the engine process also imports this file, but not pydantic.
+    from runtime.server.descriptions import metrics
+
     error = event.error if isinstance(event, Broken) else None
     figures: dict[str, Any] = {
         "request": request_log.id,

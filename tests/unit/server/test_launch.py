@@ -26,7 +26,7 @@ server.serve = lambda settings, listener, open_engine: open_engine(settings, lam
 sys.modules["runtime.server.serve"] = server
 launch._open_engine = lambda settings, progress: 7
 assert launch.launch(Settings(server=ServerSettings(port=0, engine_process=sys.argv[1]))) == 7
-print(*sorted({"fastapi", "torch", "uvicorn"} & set(sys.modules)))
+print(*sorted({"fastapi", "pydantic", "torch", "uvicorn"} & set(sys.modules)))
 """
 
 
