@@ -47,8 +47,8 @@ class Corpus:
     The corpus grows while train_lm.py encodes new speech.
     """
 
-    def __init__(self, spoken: Path, t: TextVocabulary) -> None:
-        self.t, self.spoken = t, spoken
+    def __init__(self, t: TextVocabulary) -> None:
+        self.t = t
         self.files: set[Path] = set()
         self.encode = t.tokenizer(CONFIG["lm"]["piece_dropout"]).encode
         self.rows: list[dict] = []
@@ -63,7 +63,7 @@ class Corpus:
 
         All utterances of a group have the same voice and are in the same file, so each group is complete.
         """
-        for path in sorted(set(self.spoken.glob("*.pt")) - self.files):
+        for path in sorted(set((WORK / "spoken").glob("*.pt")) - self.files):
             self.files.add(path)
             coded, shard = torch.load(path), torch.load(WORK / "shards" / path.name, mmap=True)
             codes, phones = coded["codes"].numpy(), shard["phones"].numpy().reshape(-1, 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import torch
@@ -59,6 +58,17 @@ class Store:
         samples = start * LABEL_SAMPLES + torch.arange(FRAME_SAMPLES * frames, device=self.device)
         return self.audio[samples].float() / 32768.0, self.phones[labels].long(), self.f0[labels].float()
 
+    def encode(self, codec: Codec, folder: Path) -> None:
+        """Encode the shards that have no codes, and write the codes of each shard to a file.
+
+        The file also has the first sample of the shard in this store. `prompts.Corpus` reads it in other processes.
+        """
+        for path, start in self.starts.items():
+            if not (coded := folder / path.name).exists():
+                shard = torch.load(path, map_location=self.device)
+                codes = encode(codec, shard["audio"], [row["length"] for row in shard["rows"]])
+                save({"start": start, "codes": codes}, coded)
+
 
 def encode(codec: Codec, audio: Tensor, lengths: list[int]) -> Tensor:
     """Return the codes [frames, K] of consecutive utterances with `lengths` samples."""
@@ -67,25 +77,3 @@ def encode(codec: Codec, audio: Tensor, lengths: list[int]) -> Tensor:
         made = codec.encode(pad_sequence(utterances[at : at + ENCODED_ROWS], batch_first=True))
         codes += [row[: n // FRAME_SAMPLES] for row, n in zip(made, lengths[at : at + ENCODED_ROWS], strict=False)]
     return torch.cat(codes).to(torch.int16).cpu()
-
-
-class Spoken:
-    """Codes of the training speech for train_lm.py, which grow while new speech is generated.
-
-    Each shard has a file with its codes and its first sample in the store. `prompts.Corpus` reads these files in other
-    processes.
-    """
-
-    def __init__(self, store: Store, codec: Codec, folder: Path) -> None:
-        self.store, self.codec, self.folder = store, codec, folder
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-
-    def take(self, shards: int = 1_000_000) -> None:
-        """Read up to `shards` new shards, and encode all shards that have no codes."""
-        self.store.take(shards)
-        for path, start in self.store.starts.items():
-            if not (coded := self.folder / path.name).exists():
-                shard = torch.load(path, map_location=self.store.device)
-                codes = encode(self.codec, shard["audio"], [row["length"] for row in shard["rows"]])
-                save({"start": start, "codes": codes}, coded)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ from config import CONFIG, WORK
 from lm_model import Voice, read_voice
 from prompts import CODEBOOKS, TALKER, Corpus, collate
 from stage import Muon, Schedule, adamw, capture, parser_of, save, training_device
-from store import LABEL_COUNT, STYLE_SIZE, Spoken, Store
+from store import LABEL_COUNT, STYLE_SIZE, Store
 from text_vocabulary import TextVocabulary
 
 LENGTH_MULTIPLE = 32  # The padded length of a sequence is a multiple of this number.
@@ -47,14 +48,14 @@ class Batches(IterableDataset):
     length, so that little padding is needed.
     """
 
-    def __init__(self, spoken: Path, vocabulary: TextVocabulary, positions: int) -> None:
-        self.spoken, self.vocabulary, self.positions = spoken, vocabulary, positions
+    def __init__(self, vocabulary: TextVocabulary, positions: int) -> None:
+        self.vocabulary, self.positions = vocabulary, positions
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
         info = get_worker_info()
         seed = CONFIG["seed"] + (info.id if info else 0)
         rng, noise = random.Random(seed), np.random.default_rng(seed)
-        corpus, waiting = Corpus(self.spoken, self.vocabulary), defaultdict(list)
+        corpus, waiting = Corpus(self.vocabulary), defaultdict(list)
         while True:
             item = corpus.sequence(rng.randrange(len(corpus.rows)), rng)
             width = -(-(len(item["prompt"].text) + len(item["frames"])) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
@@ -164,15 +165,18 @@ class Trainer:
         replay()
 
 
-def listen(args: argparse.Namespace, device: torch.device) -> Spoken:
-    """Wait for a codec and for `--min-hours` of speech, and return the encoded training data."""
+def listen(args: argparse.Namespace, device: torch.device) -> tuple[Store, Codec]:
+    """Wait for a codec and for `--min-hours` of speech, and encode the speech."""
     store = Store(WORK / "shards", device, args.hours)
     while not args.codec.exists() or store.filled / 864e5 < args.min_hours:
         store.take(8)
         time.sleep(0.2)
-    spoken = Spoken(store, Codec.load(args.codec, device), WORK / "spoken")
-    spoken.take()
-    return spoken
+    codec = Codec.load(args.codec, device)
+    shutil.rmtree(WORK / "spoken", ignore_errors=True)
+    (WORK / "spoken").mkdir()
+    store.take()
+    store.encode(codec, WORK / "spoken")
+    return store, codec
 
 
 def main() -> None:
@@ -182,21 +186,22 @@ def main() -> None:
     parser.add_argument("--loaders", type=int, default=8)
     parser.add_argument("--positions", type=int, default=CONFIG["lm"]["positions"])
     args, device = parser.parse_args(), training_device()
-    spoken, vocabulary = listen(args, device), TextVocabulary.read(WORK)
-    loader = iter(DataLoader(Batches(spoken.folder, vocabulary, args.positions), batch_size=None,
+    (store, codec), vocabulary = listen(args, device), TextVocabulary.read(WORK)
+    loader = iter(DataLoader(Batches(vocabulary, args.positions), batch_size=None,
                              num_workers=args.loaders, prefetch_factor=8 if args.loaders else None,
                              pin_memory=device.type == "cuda"))  # fmt: skip
     batch = next(loader)
-    trainer = Trainer(vocabulary, spoken.store.audio, device, args.resume)
+    trainer = Trainer(vocabulary, store.audio, device, args.resume)
     schedule = Schedule(args, lowest=0.03)
-    print(f"{spoken.store.filled / 864e5:.1f} hours, {schedule.seconds:.0f} s remain", flush=True)
+    print(f"{store.filled / 864e5:.1f} hours, {schedule.seconds:.0f} s remain", flush=True)
     for rate in schedule.rates():
         trainer.step(batch, rate)
         batch = next(loader)
         if schedule.step % 200 == 0:
-            spoken.take(MAX_SHARDS)
+            store.take(MAX_SHARDS)
+            store.encode(codec, WORK / "spoken")
         if schedule.step % 250 == 0:
-            extra = f"{len(trainer.shapes)} shapes {spoken.store.filled / 864e5:.1f} hours"
+            extra = f"{len(trainer.shapes)} shapes {store.filled / 864e5:.1f} hours"
             schedule.report(LOGGED, trainer.logged, extra)
         # The checkpoint is also written during the training, so that the next stages can start early.
         if schedule.step == 100 or schedule.step % 1500 == 0:

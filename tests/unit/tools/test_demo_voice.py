@@ -135,7 +135,7 @@ def corpus(recipe: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.Mo
         save({"start": 1920 * at, "codes": codes[at:end].to(torch.int16)}, spoken / f"{shard}.pt")
 
     encoded(0, 0, 3)
-    made = recipe["prompts"].Corpus(spoken, vocabulary_of(300))
+    made = recipe["prompts"].Corpus(vocabulary_of(300))
     assert len(made.rows) == 3
     encoded(1, 3, 4)
     made.refresh()
@@ -232,8 +232,8 @@ def test_speech_cached_before_codec_training_is_used_for_training(
     shard = {"rows": [row_of(LINES[0], 0)], "audio": audio, "phones": labels.to(torch.uint8), "f0": labels.half()}
     recipe["stage"].save(shard, shards / "k_0.pt")
     args = argparse.Namespace(hours=0.01, codec=exported.parent / "codec.pt", min_hours=0.0)
-    spoken = recipe["train_lm"].listen(args, torch.device("cpu"))
-    assert len(recipe["prompts"].Corpus(spoken.folder, vocabulary_of(300)).rows) == 1
+    recipe["train_lm"].listen(args, torch.device("cpu"))
+    assert len(recipe["prompts"].Corpus(vocabulary_of(300)).rows) == 1
 
 
 def test_muon_steps_equal_torch_and_follow_the_learning_rate(recipe: dict[str, ModuleType]) -> None:
