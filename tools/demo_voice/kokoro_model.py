@@ -18,8 +18,6 @@ from torch import Tensor, nn
 
 HOP_SAMPLES = 600  # Samples per frame of the predicted durations, which have 40 frames per second at 24 kHz.
 ALBERT = "bert.encoder.albert_layer_groups.0.albert_layers.0"
-LSTMS = ("text_encoder.lstm", "predictor.lstm", "shared",
-         *(f"predictor.text_encoder.lstms.{i}" for i in (0, 2, 4)))  # fmt: skip
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -87,38 +85,35 @@ def normalised_snake(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor, alpha
     return x + torch.sin(alpha * x).square() / alpha
 
 
-class Kokoro(nn.Module):
+class Kokoro:
     """Text-to-speech model whose inputs are phoneme ids and a style vector."""
 
-    def __init__(self, weights: dict[str, Tensor], compiled: bool = False) -> None:
-        super().__init__()
-        self.w = nn.ParameterDict({k.replace(".", "/"): nn.Parameter(t, requires_grad=False)
-                                   for k, t in weights.items() if not k.endswith((".ih", ".hh"))})  # fmt: skip
-        self.lstms = nn.ModuleDict({n.replace(".", "/"): lstm(weights, n) for n in LSTMS})
-        self.norm = torch.compile(normalised, dynamic=True) if compiled else normalised
-        self.snake = torch.compile(normalised_snake, dynamic=True) if compiled else normalised_snake
-
-    def p(self, name: str) -> Tensor | None:
-        return self.w.get(name.replace(".", "/"))
+    def __init__(self, weights: dict[str, Tensor], device: torch.device) -> None:
+        self.w = {name: weight.to(device) for name, weight in weights.items()}
+        names = [name.removesuffix(".ih") for name in weights if name.endswith(".ih")]
+        self.lstms = {name: lstm(weights, name).to(device) for name in names}
+        is_cuda = device.type == "cuda"
+        self.norm = torch.compile(normalised, dynamic=True) if is_cuda else normalised
+        self.snake = torch.compile(normalised_snake, dynamic=True) if is_cuda else normalised_snake
 
     def linear(self, x: Tensor, name: str) -> Tensor:
-        return F.linear(x, self.p(f"{name}.weight"), self.p(f"{name}.bias"))
+        return F.linear(x, self.w[f"{name}.weight"], self.w.get(f"{name}.bias"))
 
     def conv(self, x: Tensor, name: str, **kwargs: int) -> Tensor:
-        return F.conv1d(x, self.p(f"{name}.weight"), self.p(f"{name}.bias"), **kwargs)
+        return F.conv1d(x, self.w[f"{name}.weight"], self.w.get(f"{name}.bias"), **kwargs)
 
     def layer_norm(self, x: Tensor, name: str) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:], self.p(f"{name}.weight"), self.p(f"{name}.bias"), 1e-12)
+        return F.layer_norm(x, x.shape[-1:], self.w[f"{name}.weight"], self.w[f"{name}.bias"], 1e-12)
 
     def recur(self, x: Tensor, lengths: Tensor, name: str) -> Tensor:
         packed = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        y, _ = self.lstms[name.replace(".", "/")](packed)
+        y, _ = self.lstms[name](packed)
         return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])[0]
 
     def albert(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Return the hidden states [B, N, 768] of the phoneme-level language model."""
         names = (f"bert.embeddings.{kind}_embeddings.weight" for kind in ("word", "position", "token_type"))
-        word, position, kind = (self.p(name) for name in names)
+        word, position, kind = (self.w[name] for name in names)
         x = F.embedding(ids, word) + position[: ids.shape[1]] + kind[0]
         x = self.linear(self.layer_norm(x, "bert.embeddings.LayerNorm"), "bert.encoder.embedding_hidden_mapping_in")
         for _ in range(12):
@@ -141,23 +136,23 @@ class Kokoro(nn.Module):
         """
         y = F.leaky_relu(self.norm(x, *self.style(s, f"{name}.norm1"), mask), 0.2)
         if up:
-            pool = self.p(f"{name}.pool.weight"), self.p(f"{name}.pool.bias")
+            pool = self.w[f"{name}.pool.weight"], self.w[f"{name}.pool.bias"]
             y = F.conv_transpose1d(y, *pool, stride=2, padding=1, output_padding=1, groups=x.shape[1])
             x, mask = x.repeat_interleave(2, -1), mask.repeat_interleave(2, -1)
             y = y * mask
         y = self.conv(y, f"{name}.conv1", padding=1)
         y = F.leaky_relu(self.norm(y, *self.style(s, f"{name}.norm2"), mask), 0.2)
         y = self.conv(y, f"{name}.conv2", padding=1)
-        shortcut = self.conv(x, f"{name}.conv1x1") if self.p(f"{name}.conv1x1.weight") is not None else x
+        shortcut = self.conv(x, f"{name}.conv1x1") if f"{name}.conv1x1.weight" in self.w else x
         return (y + shortcut) / math.sqrt(2), mask
 
     def residual(self, x: Tensor, s: Tensor, name: str, mask: Tensor) -> Tensor:
         """Apply a residual block of the generator: adaptive normalization and three dilations."""
-        kernel = self.p(f"{name}.convs1.0.weight").shape[-1]
+        kernel = self.w[f"{name}.convs1.0.weight"].shape[-1]
         for i, dilation in enumerate((1, 3, 5)):
-            y = self.snake(x, *self.style(s, f"{name}.adain1.{i}"), mask, self.p(f"{name}.alpha1.{i}"))
+            y = self.snake(x, *self.style(s, f"{name}.adain1.{i}"), mask, self.w[f"{name}.alpha1.{i}"])
             y = self.conv(y, f"{name}.convs1.{i}", padding=dilation * (kernel - 1) // 2, dilation=dilation)
-            y = self.snake(y, *self.style(s, f"{name}.adain2.{i}"), mask, self.p(f"{name}.alpha2.{i}"))
+            y = self.snake(y, *self.style(s, f"{name}.adain2.{i}"), mask, self.w[f"{name}.alpha2.{i}"])
             x = x + self.conv(y, f"{name}.convs2.{i}", padding=(kernel - 1) // 2)
         return x
 
@@ -188,7 +183,7 @@ class Kokoro(nn.Module):
             if i == 1:
                 mask = F.pad(mask, (1, 0), value=1.0)
             side = self.residual(self.conv(har, f"{g}.noise_convs.{i}", **conv), s, f"{g}.noise_res.{i}", mask)
-            x = F.conv_transpose1d(F.leaky_relu(x, 0.1), self.p(f"{g}.ups.{i}.weight"), self.p(f"{g}.ups.{i}.bias"),
+            x = F.conv_transpose1d(F.leaky_relu(x, 0.1), self.w[f"{g}.ups.{i}.weight"], self.w[f"{g}.ups.{i}.bias"],
                                    stride=rate, padding=(kernel - rate) // 2)  # fmt: skip
             x = (F.pad(x, (1, 0), mode="reflect") if i == 1 else x) + side
             x = sum(self.residual(x, s, f"{g}.resblocks.{3 * i + j}", mask) for j in range(3)) / 3 * mask
@@ -199,7 +194,7 @@ class Kokoro(nn.Module):
         return 1.5 * torch.istft(spectrum, 20, 5, window=torch.hann_window(20, device=x.device))
 
     @torch.no_grad()
-    def forward(self, ids: Tensor, lengths: Tensor, style: Tensor, speed: Tensor, pitch: Tensor) -> tuple[Tensor, ...]:
+    def generate(self, ids: Tensor, lengths: Tensor, style: Tensor, speed: Tensor, pitch: Tensor) -> tuple[Tensor, ...]:
         """Generate speech for a batch of utterances.
 
         Args:
@@ -242,10 +237,10 @@ class Kokoro(nn.Module):
                 y, m = self.block(y, prosody, f"{name}.{i}", m, up=i == 1)
             curves.append(self.conv(y, f"{name}_proj")[:, 0] * m[:, 0])
         f0, energy = curves[0] * pitch[:, None], curves[1]
-        y = F.embedding(ids, self.p("text_encoder.embedding.weight")) * valid[..., None]
+        y = F.embedding(ids, self.w["text_encoder.embedding.weight"]) * valid[..., None]
         for i in range(3):
             y = self.conv(y.transpose(1, 2), f"text_encoder.cnn.{i}.0", padding=2).transpose(1, 2)
-            gamma, beta = (self.p(f"text_encoder.cnn.{i}.1.{name}") for name in ("gamma", "beta"))
+            gamma, beta = (self.w[f"text_encoder.cnn.{i}.1.{name}"] for name in ("gamma", "beta"))
             y = F.leaky_relu(F.layer_norm(y, y.shape[-1:], gamma, beta, 1e-5), 0.2) * valid[..., None]
         text = stretched(self.recur(y, lengths, "text_encoder.lstm"))
         low = [self.conv(c[:, None], f"decoder.{n}_conv", stride=2, padding=1) for c, n in ((f0, "F0"), (energy, "N"))]

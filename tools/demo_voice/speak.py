@@ -138,7 +138,7 @@ class Teacher:
 
     def __init__(self, model: Path, voices: Path, device: torch.device) -> None:
         self.device = device
-        self.kokoro = Kokoro(read_weights(model), compiled=device.type == "cuda").to(device).eval()
+        self.kokoro = Kokoro(read_weights(model), device)
         self.styles = {name: array[:, 0].astype(np.float32) for name, array in np.load(voices).items()}
         typical = np.stack([rows[TYPICAL_TOKENS] for rows in self.styles.values()])
         self.mean, self.deviation = typical.mean(0), typical.std(0)
@@ -164,7 +164,8 @@ class Teacher:
         vectors = np.stack([self.style(v, len(line) - 2) for v, line in zip(voices, lines, strict=True)])
         speed, pitch = torch.tensor([(v.speed / v.formant, v.pitch / v.formant) for v in voices]).unbind(1)
         inputs = (ids, count, torch.from_numpy(vectors).float(), speed, pitch)
-        audio, durations, f0, frames = (x.cpu().numpy() for x in self.kokoro(*(x.to(self.device) for x in inputs)))
+        made = self.kokoro.generate(*(x.to(self.device) for x in inputs))
+        audio, durations, f0, frames = (x.cpu().numpy() for x in made)
         return [Utterance(audio[i, : HOP_SAMPLES * n], line, durations[i, : len(line)], f0[i, : 2 * n])
                 for i, (line, n) in enumerate(zip(lines, frames, strict=True))]  # fmt: skip
 
