@@ -234,7 +234,7 @@ def cloner(loaded: Loaded) -> Checkpoint:
 @pytest.fixture
 def bounds_of_loops() -> Iterator[None]:
     """Fix bugs of Triton's interpreter for kernel tests on machines without a GPU."""
-    from tests.support.interpreting import repaired
+    from tests.support.interpreting import patch_interpreter
 
-    with repaired():
+    with patch_interpreter():
         yield

@@ -16,7 +16,7 @@ from tests.browser.conftest import SCREENSHOTS
 from tests.browser.steps import await_end, await_sound, enter, expect_speaker, wav
 from tests.support.app import App
 from tests.support.signals import voice
-from tests.support.voices import a_voice
+from tests.support.voices import create_voice
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
@@ -170,7 +170,7 @@ def test_import_of_a_voice_file_without_consent_asks_for_consent(
 ) -> None:
     sound = (voice(3.0, 4) * 32767).astype("int16")
     file = tmp_path / "stranger.voice"
-    file.write_bytes(write_voice(a_voice("Stranger", consent=None, reference=sound, prompts={})))
+    file.write_bytes(write_voice(create_voice("Stranger", consent=None, reference=sound, prompts={})))
     enter(studio, "library")
     dialog = studio.locator("#vw-voices-consent")
     studio.set_input_files("#vw-voices-file", file)
@@ -239,7 +239,7 @@ def test_imported_voice_with_a_used_name_can_be_saved_under_another_name(
     keep("Peter")
     file = tmp_path / "Peter.voice"
     sound = (voice(3.0, 4) * 32767).astype("int16")
-    file.write_bytes(write_voice(a_voice("Peter", reference=sound, prompts={})))
+    file.write_bytes(write_voice(create_voice("Peter", reference=sound, prompts={})))
     enter(studio, "library")
     expect(names(studio)).to_have_text(["Peter"])
     studio.set_input_files("#vw-voices-file", file)

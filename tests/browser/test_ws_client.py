@@ -104,7 +104,7 @@ def test_documented_javascript_example_generates_speech(blank: Page, server: Run
 
 
 @contextmanager
-def sick(talk: Callable[[ServerConnection], Awaitable[None]]) -> Iterator[str]:
+def faulty_server(talk: Callable[[ServerConnection], Awaitable[None]]) -> Iterator[str]:
     """Run a server in a thread that sends only what `talk` sends, and yield the server's URL."""
     opened: Future[tuple[str, Callable[[], object]]] = Future()
 
@@ -146,7 +146,7 @@ def test_api_key_is_sent_as_subprotocol_and_ticket_in_the_url(blank: Page) -> No
       socket.close();
     }
     """
-    with sick(note) as url:
+    with faulty_server(note) as url:
         script(blank, body, url=url)
     assert asked == [(f"{PROTOCOL}, voicewright.token.secret", "/speech"), (PROTOCOL, "/speech?ticket=once")]
 
@@ -176,6 +176,6 @@ def test_lost_socket_fails_running_utterances_and_reconnects(blank: Page) -> Non
     socket.close();
     return calls;
     """
-    with sick(breaks_once) as url:
+    with faulty_server(breaks_once) as url:
         calls = script(blank, body, url=url)
     assert calls == [["first", "error", "runtime_unavailable", None], ["second", "done", 0]]

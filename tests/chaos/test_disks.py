@@ -17,10 +17,10 @@ import httpx
 from runtime.voices.library import Library
 from studio.store.owned_rows import HOST_OWNER
 from tests.support.app import ROOT, START_S, App, running_app
-from tests.support.keeping import pcm_of, post, save, visitor
+from tests.support.keeping import pcm_of, post, save, visitor_client
 from tests.support.small_disk import small_disk
 from tests.support.speech_client import speak_text
-from tests.support.voices import a_voice
+from tests.support.voices import create_voice
 from tests.unit.studio.test_durability import add, opened
 from tests.unit.studio.test_durability import ids as ids_of
 from tests.unit.studio.test_takes import refused
@@ -35,7 +35,7 @@ TITLE = {"name": "Play"}
 def studio(data: Path, log: IO[str] | None = None) -> Iterator[tuple[App, httpx.Client]]:
     """Start a studio with the data folder `data`, and yield the app and a visitor's client."""
     environment = {"VOICEWRIGHT_DATA": str(data), "VOICEWRIGHT_VISITORS": "one"}
-    with running_app([], log=log, instant=True, **environment) as app, visitor(app.url) as client:
+    with running_app([], log=log, instant=True, **environment) as app, visitor_client(app.url) as client:
         yield app, client
 
 
@@ -98,7 +98,7 @@ def test_read_only_disk_is_reported_and_left_unchanged(tmp_path: Path) -> None:
             take = add(store, owner=HOST_OWNER)
         library = Library(disk.folder / "voices")
         library.open()
-        voice = library.add(a_voice("Grandmother")).id
+        voice = library.add(create_voice("Grandmother")).id
         library.close()
         files = {path: path.read_bytes() for path in disk.folder.rglob("*") if path.is_file()}
         disk.allow_writing(False)

@@ -20,8 +20,8 @@ import httpx
 
 from tests.support.app import App, running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
-from tests.support.jumping_date import FILE, move
-from tests.support.keeping import pcm_of, save, visitor
+from tests.support.jumping_date import FILE, set_date_offset
+from tests.support.keeping import pcm_of, save, visitor_client
 from tests.support.speech_client import Take, same_sound, speak_text
 
 DAY_S = 86_400.0
@@ -37,7 +37,7 @@ def jumping(file: Path) -> Iterator[None]:
 
     def jump() -> None:
         for seconds in itertools.cycle(JUMPS_S):
-            move(file, seconds)
+            set_date_offset(file, seconds)
             if ended.wait(0.1):
                 return
 
@@ -48,7 +48,7 @@ def jumping(file: Path) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        move(file, 0.0)
+        set_date_offset(file, 0.0)
 
 
 def heard(app: App) -> Take:
@@ -59,20 +59,20 @@ def heard(app: App) -> Take:
 def test_clock_jumps_affect_no_stream_no_stored_data_and_no_restart(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "model", BRIEF, "custom_voice", seed=1)
     clock = tmp_path / "clock"
-    move(clock, 0.0)
+    set_date_offset(clock, 0.0)
     environment = {FILE: str(clock), "VOICEWRIGHT_DATA": str(tmp_path / "data"), "VOICEWRIGHT_VISITORS": "one"}
     with (
         (tmp_path / "log").open("w") as log,
         running_app(
             ["--model", str(tmp_path / "model")], log=log, module="tests.support.jumping_date", **environment
         ) as app,
-        visitor(app.url) as client,
+        visitor_client(app.url) as client,
     ):
         assert b"tests.support.jumping_date" in Path(f"/proc/{app.runtime_pid}/cmdline").read_bytes()
         whole = heard(app)
         kept, binned = save(client, SOUND), save(client, SOUND)
         client.delete(f"/studio/takes/{binned['id']}").raise_for_status()
-        move(clock, 366 * DAY_S)
+        set_date_offset(clock, 366 * DAY_S)
         late = save(client, SOUND)
         assert late["created_at"] - time.time() > 300 * DAY_S, "the studio's clock has not jumped"
         with jumping(clock):

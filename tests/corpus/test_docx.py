@@ -348,7 +348,7 @@ def test_headings_make_chapters_by_level_regardless_of_style_name() -> None:
     assert chapters[3].paragraphs == ["Three", "Of Three.", "not", "Of not.", "deeper", "Of deeper."]
 
 
-def test_any_main_part_name_and_strict_namespaces_are_supported() -> None:
+def test_docx_may_have_any_main_part_name_and_strict_namespaces() -> None:
     assert paragraphs(word(paragraph(A, B, C), main="word/document2.xml")) == FLAT
     transitional = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     data = word(inside("ins"), main="WORD\\Main.xml")

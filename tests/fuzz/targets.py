@@ -27,7 +27,7 @@ from tests.fuzz.messages import BODIES, SESSIONS
 from tests.fuzz.mutation import LINE, Mutation
 from tests.support.audio_files import audio_file
 from tests.support.documents import epub, letter
-from tests.support.voices import a_voice
+from tests.support.voices import create_voice
 from tests.unit.server.native.driver import Driver
 
 LIMITS = Limits()
@@ -141,6 +141,6 @@ TARGETS: dict[str, Target] = {
     **{f"body of {name}": _of_messages(partial(_body, name), [body]) for name, (_, body) in BODIES.items()},
     "json": _of_messages(_json, [{"a": [1, 2.5, None, "x"]}]),
     "wav": Target(_wav, tuple(map(_wav_seed, ("PCM_16", "PCM_24", "PCM_U8", "FLOAT", "DOUBLE")))),
-    "voice file": Target(_voice_file, (write_voice(a_voice()),)),
+    "voice file": Target(_voice_file, (write_voice(create_voice()),)),
     "document": Target(_document, (epub(), letter(("Normal", "Words.")))),
 }

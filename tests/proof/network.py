@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.common.servers import BenchRuntime
 from tests.support.bad_network import Link, bad_network
-from tests.support.silence import noticed_s
+from tests.support.silence import detection_time_s
 from tests.support.speech_client import talk
 
 TIMES = 20
@@ -54,6 +54,6 @@ async def _heard(url: str) -> tuple[float, bytes]:
 
 async def _noticed_s(runtime: BenchRuntime, port: int) -> float:
     async with bad_network(port, Link()) as network, talk(network.url, **LONG) as session:
-        noticed = await noticed_s(runtime.url, network, session)
+        noticed = await detection_time_s(runtime.url, network, session)
         network.reset()  # The reset ends the connection without waiting for the server's close frame.
         return noticed

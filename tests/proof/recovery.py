@@ -19,7 +19,7 @@ from studio.store.store import Store
 from studio.store.takes import TakeQuery
 from tests.support.keeping import pcm_of
 from tests.support.take_writers import OWNER, fields
-from tests.support.voices import a_voice
+from tests.support.voices import create_voice
 
 SECONDS = 2.0  # Duration of a take in seconds.
 
@@ -57,7 +57,7 @@ def recovery(folder: Path, count: int) -> str:
 
     (folder / "voices").mkdir()
     for number in range(count):
-        voice = a_voice(f"Voice {number}", samples=48_000)
+        voice = create_voice(f"Voice {number}", samples=48_000)
         (folder / "voices" / f"{voice.id}{SUFFIX}").write_bytes(write_voice(voice))
     voices_s = [_timed(lambda: _voices(folder / "voices", count)) for _ in range(2)]
     return (

@@ -20,7 +20,7 @@ from tests.proof.floods import floods
 from tests.proof.idle_sockets import SPARE, SPEAKERS, measure_idle_sockets
 from tests.proof.memory import short_of_memory
 from tests.support.app import running_app
-from tests.support.promises import PAGE, promised, record_figures
+from tests.support.promises import PAGE, read_promises, record_figures
 from tests.support.runtime_server import FREED_FRAMES
 
 THREADS = 2  # Number of threads (decoder and encoder) that start on demand and do not end.
@@ -138,4 +138,4 @@ async def test_out_of_memory_fails_only_the_request_concerned(folder_of: FolderO
 def test_every_promise_and_measurement_has_a_recorded_result(tmp_path: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     measured = re.findall(r"^\| ([A-Z][a-z][\w ]*) \|", page.split("\n## Measurements\n")[1], re.MULTILINE)
-    assert {*measured, *promised()} == {*forms(tmp_path, short=True), *ELSEWHERE, FUZZED, "Soak"}
+    assert {*measured, *read_promises()} == {*forms(tmp_path, short=True), *ELSEWHERE, FUZZED, "Soak"}

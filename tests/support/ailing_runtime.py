@@ -19,7 +19,7 @@ DEVICE = HangingDevice("at once")
 OPENED: list[engine.Engine] = []
 
 
-class Ailing(engine.Engine):
+class TrackedEngine(engine.Engine):
     """Engine that adds itself to the list `OPENED`, which the signal handlers use."""
 
     def __init__(self, *arguments: object, **kwargs: object) -> None:
@@ -48,7 +48,7 @@ def open_device(name: str, *, eager: bool = False) -> Device:
 
 if __name__ == "__main__":
     os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # The patched engine must be in this process.
-    vars(engine).update(Engine=Ailing, open_device=open_device)
+    vars(engine).update(Engine=TrackedEngine, open_device=open_device)
     on(signal.SIGUSR1, DEVICE.hang)
     on(signal.SIGUSR2, turn_heads)
     sys.exit(main())

@@ -13,7 +13,7 @@ from runtime.engine.audio.code2wav_graphs import GraphShapes
 from runtime.model.checkpoint import Checkpoint
 from tests.conftest import Loaded
 
-__all__ = ["cloner", "designer", "few_shapes_of_sound", "speaker"]
+__all__ = ["cloner", "designer", "limit_code2wav_graphs", "speaker"]
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def cloner(loaded: Loaded) -> Checkpoint:
 
 
 @pytest.fixture
-def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+def limit_code2wav_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit the captured Code2Wav graphs to a few shapes, so that engines start faster.
 
     By default, every engine captures up to 44 shapes. The remaining shapes still have several lengths and batch sizes,

@@ -207,7 +207,7 @@ def running_cluster(
 
 
 @asynccontextmanager
-async def holding(url: str) -> AsyncIterator[None]:
+async def hold_requests(url: str) -> AsyncIterator[None]:
     """Keep one slot of the engine at `url` busy until the block ends.
 
     It requests long speech and does not read the audio, so the request does not finish.
@@ -250,10 +250,10 @@ class Load:
 
     async def _speak_on(self) -> None:
         while not self._stop:
-            self.heard.append(await hear(self.url, self.text))
+            self.heard.append(await receive_stream(self.url, self.text))
 
 
-async def hear(url: str, text: str) -> StreamResult:
+async def receive_stream(url: str, text: str) -> StreamResult:
     """Request speech for `text` on a new WebSocket, and return its audio and durations.
 
     If the server refuses the request and reports a retry time, the function waits and retries for up to a minute.

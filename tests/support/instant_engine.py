@@ -65,7 +65,7 @@ X_VECTOR = 64  # Length of the x-vector. Any length works, because nothing reads
 
 
 @dataclass(slots=True, eq=False)
-class Saying:
+class InstantSequence:
     """Speech request of the instant engine that is running or waits for a slot."""
 
     request: SpeechRequest
@@ -184,7 +184,7 @@ class InstantEngine:
         self._lock = threading.Condition()
         self._commands: deque[Callable[[], None]] = deque()
         # Running and waiting requests in order of arrival. The key is the ticket (number) of the request.
-        self._sayings: dict[int, Saying] = {}
+        self._sayings: dict[int, InstantSequence] = {}
         self._tickets = 0
         self._frames = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -224,7 +224,7 @@ class InstantEngine:
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         checkpoint, admission, text = self._admitted(request)
         seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
-        saying = Saying(request, sink, checkpoint, admission, text, seed, time.monotonic())
+        saying = InstantSequence(request, sink, checkpoint, admission, text, seed, time.monotonic())
         saying.chunk = request.first_chunk_frames or 1
         with self._lock:
             if not self.alive:
@@ -242,13 +242,13 @@ class InstantEngine:
         self._command(ticket, lambda saying: saying.text.add(text))
 
     def flush(self, ticket: int) -> None:
-        self._command(ticket, Saying.flush)
+        self._command(ticket, InstantSequence.flush)
 
     def finish_text(self, ticket: int) -> None:
         self._command(ticket, lambda saying: saying.text.finish())
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        def take(saying: Saying) -> None:
+        def take(saying: InstantSequence) -> None:
             saying.taken = samples
 
         self._command(ticket, take)
@@ -299,7 +299,7 @@ class InstantEngine:
         length = min(self._settings.engine.max_model_len, longest)
         return checkpoint, *admit(request, checkpoint, self._settings.limits, length)
 
-    def _command(self, ticket: int, tell: Callable[[Saying], None]) -> None:
+    def _command(self, ticket: int, tell: Callable[[InstantSequence], None]) -> None:
         def command() -> None:
             saying = self._sayings.get(ticket)
             if saying is None:
@@ -354,7 +354,7 @@ class InstantEngine:
                 saying.place = place
                 saying.sink(Queued(place))
 
-    def _speak(self, ticket: int, saying: Saying) -> bool:
+    def _speak(self, ticket: int, saying: InstantSequence) -> bool:
         """Send a request's next chunk if its audio is available, and return True if it was sent."""
         saying.read_on()
         now = time.monotonic()
@@ -372,7 +372,7 @@ class InstantEngine:
             saying.sink(WaitingForText(saying.reported_chars))
         return frames > 0
 
-    def _end(self, ticket: int, saying: Saying, end: StopReason | SpeechError) -> None:
+    def _end(self, ticket: int, saying: InstantSequence, end: StopReason | SpeechError) -> None:
         with self._lock:
             if self._sayings.pop(ticket, None) is None:
                 return

@@ -14,7 +14,7 @@ from triton.runtime import interpreter
 
 
 @contextmanager
-def repaired() -> Iterator[None]:
+def patch_interpreter() -> Iterator[None]:
     """Fix three bugs of Triton's interpreter until the block ends.
 
     numpy 2.4 refuses loop bounds that are arrays with one number. Products of bfloat16 matrices use the integers that

@@ -17,7 +17,7 @@ FILE = "VOICEWRIGHT_TEST_DATE"  # Environment variable with the path of the file
 COMMAND = ("tests.support.jumping_date", "runtime")
 
 
-def move(file: Path, seconds: float) -> None:
+def set_date_offset(file: Path, seconds: float) -> None:
     """Write a new offset of the system date in seconds to `file` atomically."""
     aside = file.with_suffix(".new")
     aside.write_text(str(seconds))

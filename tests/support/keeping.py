@@ -54,7 +54,7 @@ def serving(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
 
 
 @contextmanager
-def visitor(address: str) -> Iterator[httpx.Client]:
+def visitor_client(address: str) -> Iterator[httpx.Client]:
     """Yield an HTTP client that acts as a new visitor of the studio.
 
     The client has its own cookies and has loaded the page.
@@ -69,7 +69,7 @@ def pcm_of(seconds: float = 1.0, seed: int = 1) -> bytes:
     return (voice(seconds, seed) * 32767).astype("<i2").tobytes()
 
 
-def a_take(**fields: Any) -> dict[str, Any]:
+def create_take(**fields: Any) -> dict[str, Any]:
     """Return the metadata of a take (a recording of generated speech), as the page sends it."""
     return {
         "room": "speakers",
@@ -95,7 +95,7 @@ def post(
     files: dict[str, Any] = {"pcm": ("take.pcm", pcm_of() if pcm is None else pcm, "application/octet-stream")}
     if reference is not None:
         files["reference"] = ("reference.wav", reference, "audio/wav")
-    return client.post("/studio/takes", data={"take": json.dumps(a_take(**fields))}, files=files)
+    return client.post("/studio/takes", data={"take": json.dumps(create_take(**fields))}, files=files)
 
 
 def save(client: httpx.Client, pcm: bytes | None = None, reference: bytes | None = None, **fields: Any) -> Any:

@@ -21,7 +21,7 @@ __all__ = ["Capture", "Misuse"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class ExternalTensor:
     """Weak reference to the memory of a tensor that was created before a graph capture."""
 
     memory: StorageWeakRef
@@ -30,7 +30,7 @@ class Outside:
     place: tuple[int, tuple[int, ...], tuple[int, ...]]  # Storage offset, size and stride of the tensor.
 
     @classmethod
-    def of(cls, tensor: Tensor) -> Outside:
+    def of(cls, tensor: Tensor) -> ExternalTensor:
         memory = tensor.untyped_storage()
         place = int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride()
         return cls(StorageWeakRef(memory), memory.data_ptr(), tensor.dtype, place)
@@ -55,7 +55,7 @@ class Step(NamedTuple):
 
 
 def tensor_of(leaf: Any) -> Any:
-    return leaf.tensor() if isinstance(leaf, Outside) else leaf
+    return leaf.tensor() if isinstance(leaf, ExternalTensor) else leaf
 
 
 class Capture:
@@ -109,4 +109,4 @@ class Capture:
         leaf = held(leaf)
         if not isinstance(leaf, Tensor) or leaf.untyped_storage().data_ptr() in self._own:
             return leaf
-        return Outside.of(leaf)
+        return ExternalTensor.of(leaf)

@@ -58,15 +58,17 @@ def product() -> None:
     gemm.gemm(gemm.gemm(x, weight, tiles=good), weight, residual=x, tiles=good)
 
 
-def hopeless() -> None:
+def launch_invalid_kernel() -> None:
     gemm.gemm(x, weight, tiles=bad)
 
 
-print("asked", compiling.compile_all([product, hopeless, product]), "launched", len(launched), "by", *loaders)
+print(
+    "asked", compiling.compile_all([product, launch_invalid_kernel, product]), "launched", len(launched), "by", *loaders
+)
 product()
 print("launched", len(launched))
 print("again", compiling.compile_all([product]))
 try:
-    hopeless()
+    launch_invalid_kernel()
 except Exception as error:
     print("hopeless", type(error).__name__)

@@ -18,7 +18,7 @@ FIGURES = ROOT / "artifacts" / "proof.json"
 _NUMBERED = re.compile(r"^\* \*\*([A-Z]\d+)\*\*: ", re.MULTILINE)
 
 
-def promised() -> list[str]:
+def read_promises() -> list[str]:
     """Return the numbers of all promises (guarantees) in docs/reliability.md, in page order."""
     return _NUMBERED.findall(PAGE.read_text(encoding="utf-8"))
 

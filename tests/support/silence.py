@@ -16,7 +16,7 @@ QUERY_TIMEOUT_S = 0.02
 SESSIONS = 'voicewright_sessions{dialect="voicewright"} '
 
 
-async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int = 0) -> float:
+async def detection_time_s(url: str, network: BadNetwork, session: Talk, *, others: int = 0) -> float:
     """Measure the time in seconds until a server ends a session whose network is silent.
 
     Args:

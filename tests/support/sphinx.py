@@ -27,5 +27,5 @@ def transcriber() -> Sphinx:
     return Sphinx()
 
 
-def broken() -> Sphinx:
+def break_sphinx() -> Sphinx:
     raise OSError("no model of that name")

@@ -25,7 +25,7 @@ from studio.store.database import FILE
 from studio.store.records import TakeFields, read
 from studio.store.store import Store
 from studio.store.takes import TakeQuery
-from tests.support.keeping import a_take, pcm_of
+from tests.support.keeping import create_take, pcm_of
 
 OWNER = "host"
 KEPT = 4
@@ -35,7 +35,7 @@ Trace = Callable[[FrameType, str, Any], Any]
 
 
 def fields(**changes: object) -> TakeFields:
-    return read(TakeFields, a_take(**changes))
+    return read(TakeFields, create_take(**changes))
 
 
 def killed_after(lines: int) -> None:

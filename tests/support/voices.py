@@ -15,7 +15,7 @@ from runtime.voices.voice import Consent, Voice
 from runtime.voices.voice_file import _checksum, write_voice
 
 
-def crafted(voice: Voice, **metadata: str) -> bytes:
+def create_voice_file(voice: Voice, **metadata: str) -> bytes:
     """Return a voice file with changed metadata and a matching checksum, as from an attacker."""
     data = write_voice(voice)
     size = int.from_bytes(data[:8], "little")
@@ -34,7 +34,7 @@ BOMBS = {
 }
 
 
-def a_prompt(fingerprint: str = "abc", frames: int | None = 5) -> VoicePrompt:
+def create_prompt(fingerprint: str = "abc", frames: int | None = 5) -> VoicePrompt:
     """Return a voice prompt with arbitrary values.
 
     Shapes: x_vector [32], codes [frames, 16].
@@ -43,7 +43,7 @@ def a_prompt(fingerprint: str = "abc", frames: int | None = 5) -> VoicePrompt:
     return VoicePrompt(fingerprint=fingerprint, x_vector=np.linspace(-1, 1, 32, dtype=np.float32), codes=codes)
 
 
-def a_voice(name: str = "Clara", samples: int = 1200, **changes: Any) -> Voice:
+def create_voice(name: str = "Clara", samples: int = 1200, **changes: Any) -> Voice:
     """Return a voice that has a value for every field.
 
     The reference samples of two voices differ.
@@ -61,6 +61,6 @@ def a_voice(name: str = "Clara", samples: int = 1200, **changes: Any) -> Voice:
         consent=Consent(words="I allow it.", who="Clara", when=1.5),
         provenance={"source": "recording", "model": "none"},
         advice=("Speak up.",),
-        prompts={"abc": a_prompt(), "d-e_f": a_prompt("d-e_f", None)},
+        prompts={"abc": create_prompt(), "d-e_f": create_prompt("d-e_f", None)},
     )
     return replace(made, **changes)

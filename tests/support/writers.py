@@ -15,14 +15,14 @@ from pathlib import Path
 from runtime.errors import VoiceNameTaken, VoiceNotFound
 from runtime.voices.library import Library
 from runtime.voices.voice import Edit
-from tests.support.voices import a_voice
+from tests.support.voices import create_voice
 
 
 def kill_writers(folder: Path, times: int) -> None:
     """Kill a process that replaces a large voice in a loop, and repeat this `times` times."""
     library = Library(folder)
     library.open()
-    voice = a_voice("Victim", samples=500_000)
+    voice = create_voice("Victim", samples=500_000)
     library.add(voice)
     library.close()
     chance = random.Random(7)
@@ -30,7 +30,7 @@ def kill_writers(folder: Path, times: int) -> None:
         if (child := os.fork()) == 0:
             writer = Library(folder)
             while True:
-                writer.add(a_voice("Victim", samples=500_000 + number), replace_id=voice.id)
+                writer.add(create_voice("Victim", samples=500_000 + number), replace_id=voice.id)
         time.sleep(0.004 + 0.03 * chance.random())
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -50,12 +50,12 @@ def write(folder: Path, who: str, times: int) -> None:
     library = Library(folder)
     library.open()
     for number in range(times):
-        made = library.add(a_voice(f"{who} {number}"))
+        made = library.add(create_voice(f"{who} {number}"))
         library.change(made.id, Edit(name=f"{who} {number}!"))
         if number % 2:
             library.delete(made.id)
         try:
-            library.add(a_voice("Shared"))
+            library.add(create_voice("Shared"))
         except VoiceNameTaken:
             try:
                 if (shared := library.find("shared")) is not None:

@@ -18,7 +18,7 @@ import pytest
 
 from runtime.settings import DEMO_CHECKPOINT
 from runtime.shared import system
-from tests.support.voices import a_voice, crafted
+from tests.support.voices import create_voice, create_voice_file
 from tests.support.without_unix import MODULES, OF_OS, OF_SOCKETS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,7 +117,7 @@ def test_runtime_works_without_features_missing_on_windows(tmp_path: Path) -> No
     with started(tmp_path, "ready at", *command) as url:
         said = asked(f"{url}/v1/audio/speech", b'{"input": "Hello.", "voice": "nora", "response_format": "pcm"}')
         assert len(said) > 4800
-        voice = crafted(a_voice("Quiet uncle", samples=24_000))
+        voice = create_voice_file(create_voice("Quiet uncle", samples=24_000))
         form = b'--x\r\nContent-Disposition: form-data; name="file"; filename="v.voice"\r\n\r\n' + voice
         asked(f"{url}/v1/audio/voices", form + b"\r\n--x--\r\n", "multipart/form-data; boundary=x")
         assert b"Quiet uncle" in asked(f"{url}/v1/audio/voices")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.promises import command_of, holding_tests, promised
+from tests.support.promises import command_of, holding_tests, read_promises
 
 REGISTER = {"T": 12, "P": 7, "E": 12, "S": 12, "D": 6, "O": 4}  # Number of promises of each kind.
 HELD_BY = holding_tests()
@@ -12,7 +12,7 @@ HELD_BY = holding_tests()
 
 def test_every_promise_is_documented_once_and_has_tests() -> None:
     register = [f"{kind}{n}" for kind, most in REGISTER.items() for n in range(1, most + 1)]
-    assert promised() == register
+    assert read_promises() == register
     assert list(HELD_BY) == register
 
 

@@ -15,7 +15,7 @@ from runtime.settings import ServerSettings
 from tests.conftest import FolderOf
 from tests.support.bad_network import Link, bad_network
 from tests.support.runtime_server import RunningServer
-from tests.support.silence import noticed_s
+from tests.support.silence import detection_time_s
 from tests.support.speech_client import same_sound, speak_text, talk
 from tests.wire.conftest import Serving
 
@@ -105,7 +105,7 @@ async def test_silent_network_is_detected_within_two_pings_and_slow_network_is_t
             talk(slow.url) as patient,
             talk(silent.url, **LONG) as cut_off,
         ):
-            after_s = await noticed_s(server.own_http, silent, cut_off, others=1)
+            after_s = await detection_time_s(server.own_http, silent, cut_off, others=1)
             await asyncio.to_thread(server.wait_until_idle)
             # A ping is sent within one interval, and the pong must arrive within another interval. The rest is a margin
             # for a busy machine.

@@ -384,7 +384,7 @@ def frame(first_sample: int, samples: int) -> bytes:
 
 
 @asynccontextmanager
-async def sick(talk: Callable[[ServerConnection], Awaitable[None]], **options: Any) -> AsyncIterator[str]:
+async def faulty_server(talk: Callable[[ServerConnection], Awaitable[None]], **options: Any) -> AsyncIterator[str]:
     """Run a WebSocket server that sends only what `talk` sends, and yield its URL."""
     async with serve(talk, "127.0.0.1", 0, subprotocols=[PROTOCOL], **options) as server:  # type: ignore[list-item]
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -402,7 +402,7 @@ async def hear(talk: Callable[[ServerConnection], Awaitable[None]]) -> tuple[byt
 
     async def heard() -> tuple[bytes, VoicewrightError]:
         sound = b""
-        async with sick(talk) as url, connect(url) as client:
+        async with faulty_server(talk) as url, connect(url) as client:
             speech = await client.speak("Hello.")
             try:
                 async for chunk in speech:
@@ -457,7 +457,7 @@ async def test_audio_in_flight_at_a_cancel_is_not_missing() -> None:
                 await socket.send(json.dumps({"type": "context.cancelled", **end}))
 
     async with asyncio.timeout(60):
-        async with sick(talks_on) as url, connect(url) as client:
+        async with faulty_server(talks_on) as url, connect(url) as client:
             speech = await client.speak("Hello.")
             await first_chunk(speech)
             await speech.cancel()
@@ -488,7 +488,7 @@ async def test_notes_and_statistics_are_passed_on() -> None:
         await socket.wait_closed()
 
     async with asyncio.timeout(60):
-        async with sick(talk) as url, connect(url) as client:
+        async with faulty_server(talk) as url, connect(url) as client:
             assert client.expires_in_s is None
             first, second = await client.speak("One."), await client.speak("Two.")
             assert await first.read() == b""
@@ -505,7 +505,7 @@ async def test_refused_session_error_contains_the_reason() -> None:
     async def loads(socket: ServerConnection) -> None:
         await socket.send(json.dumps({"type": "error", "code": "loading", "message": "Soon.", "retryable": True}))
 
-    async with sick(loads) as url:
+    async with faulty_server(loads) as url:
         with pytest.raises(SpeechRefused, match="Soon") as caught:
             async with connect(url):
                 pass
@@ -523,7 +523,7 @@ async def test_refused_handshake_error_contains_the_reason(body: str, code: str)
         keys.append(request.headers.get("Authorization"))
         return connection.respond(HTTPStatus.UNAUTHORIZED, body)
 
-    async with sick(until_done, process_request=no) as url:
+    async with faulty_server(until_done, process_request=no) as url:
         with pytest.raises(SpeechRefused) as caught:
             async with connect(url, api_key="secret"):
                 pass
@@ -548,7 +548,7 @@ async def test_closed_connection_starts_no_utterance() -> None:
         await socket.close()
 
     async with asyncio.timeout(60):
-        async with sick(leaves) as url, connect(url) as client:
+        async with faulty_server(leaves) as url, connect(url) as client:
             with pytest.raises(ConnectionLost):
                 await client.speak("The first, which may be there before the client knows.").read()
             speech = client.speak("Hello.")
@@ -563,7 +563,7 @@ async def test_missing_session_message_times_out() -> None:
         await socket.wait_closed()
 
     async with asyncio.timeout(60):
-        async with sick(silent) as url:
+        async with faulty_server(silent) as url:
             with pytest.raises(SpeechTimeout) as late:
                 async with connect(url, timeout=0.1):
                     pass
@@ -584,7 +584,7 @@ async def test_silent_utterance_times_out_and_queue_updates_reset_the_timer() ->
                 if json.loads(message)["type"] == "context.cancel":
                     cancelled.set()
 
-        async with sick(queues) as url, connect(url) as client:
+        async with faulty_server(queues) as url, connect(url) as client:
             # The timeout is shorter than the sum of all four waits, but longer than each wait.
             speech = client.speak("Hello.", timeout=1.2)
             with pytest.raises(SpeechTimeout):

@@ -19,9 +19,9 @@ from tests.support.cluster import (
     SHORT,
     Load,
     RunningCluster,
-    hear,
-    holding,
+    hold_requests,
     on_a_loop,
+    receive_stream,
     require_cluster,
     running_cluster,
 )
@@ -47,12 +47,12 @@ async def test_new_streams_use_the_least_loaded_replica_until_the_cluster_is_ful
 ) -> None:
     async with AsyncExitStack() as held:
         for number in range(1, 9):  # One stream per slot.
-            await held.enter_async_context(holding(cluster.url))
+            await held.enter_async_context(hold_requests(cluster.url))
             active, _ = await cluster.until_busy(active=number)
             if number == 4:
                 assert active == [2, 2]
         # Each replica has one request in its queue.
-        waiting = [asyncio.create_task(hear(cluster.url, SHORT)) for _ in range(2)]
+        waiting = [asyncio.create_task(receive_stream(cluster.url, SHORT)) for _ in range(2)]
         assert await cluster.until_busy(active=8, waiting=2) == ([4, 4], [1, 1])
         async with connect(cluster.url) as client:
             with pytest.raises(SpeechRefused) as refused:

@@ -140,7 +140,7 @@ async def test_client_that_reads_nothing_is_disconnected_with_a_reason(serving: 
         assert 'voicewright_refusals_total{code="slow_reader"} 1.0' in server.metrics()
 
 
-async def deafness(server: RunningServer, **config: Any) -> tuple[Talk, ClientConnection]:
+async def connect_without_reading(server: RunningServer, **config: Any) -> tuple[Talk, ClientConnection]:
     """Return the session and the connection of a client that stops reading the audio."""
     deaf = deaf_socket(server.port)
     connection = await connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None, ping_interval=None)
@@ -160,7 +160,7 @@ def test_twenty_clients_that_read_nothing_use_little_memory_and_affect_no_other_
     with serving(folder_of("brief", "custom_voice"), engine=engine, server=server_settings) as server:
 
         async def scenario() -> None:
-            crowd = await asyncio.gather(*(deafness(server, **LONG) for _ in range(20)))
+            crowd = await asyncio.gather(*(connect_without_reading(server, **LONG) for _ in range(20)))
             before = memory()
             assert (await speak_text(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
             while server.load()["active"]:  # noqa: ASYNC110
@@ -178,7 +178,7 @@ async def test_row_of_a_stalled_reader_pauses_and_resumes(serving: Serving, fold
     server_settings = ServerSettings(send_buffer_bytes=4096)
     with serving(folder_of("brief", "custom_voice"), engine=engine, server=server_settings) as server:
         async with asyncio.timeout(100):
-            deaf, connection = await deafness(server, **{**LONG, "max_frames": 800})
+            deaf, connection = await connect_without_reading(server, **{**LONG, "max_frames": 800})
             counts = [-1, 0, 1]
             while len(set(counts)) > 1:  # The network buffers fill first, which takes time on a busy machine.
                 await asyncio.sleep(0.5)

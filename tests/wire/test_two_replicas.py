@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.support.cluster import LONG, SHORT, Load, RunningCluster, hear, on_a_loop, running_cluster
+from tests.support.cluster import LONG, SHORT, Load, RunningCluster, on_a_loop, receive_stream, running_cluster
 from tests.support.replicas import environment_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -52,12 +52,12 @@ def test_each_replica_speaks(cluster: RunningCluster) -> None:
 @on_a_loop
 async def test_killed_replica_ends_only_its_own_streams_and_restarts(cluster: RunningCluster) -> None:
     before = cluster.ready()
-    streams = [asyncio.create_task(hear(cluster.url, LONG)) for _ in range(4)]
+    streams = [asyncio.create_task(receive_stream(cluster.url, LONG)) for _ in range(4)]
     assert await cluster.until_busy(active=4) == ([2, 2], [0, 0])
     ports = cluster.runtimes()
     os.kill(ports[min(ports)], signal.SIGKILL)
     killed = time.monotonic()
-    again = await hear(cluster.url, SHORT)
+    again = await receive_stream(cluster.url, SHORT)
     assert not again.error
     # The limit has a margin for other tests on the same processors. The measured value is in docs/scaling.md.
     assert again.first_s < ELSEWHERE_S * 5, again

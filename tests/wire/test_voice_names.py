@@ -13,7 +13,7 @@ from runtime.voices.library import Library
 from runtime.voices.voice_file import write_voice
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
-from tests.support.voices import BOMBS, a_voice, crafted
+from tests.support.voices import BOMBS, create_voice, create_voice_file
 from tests.wire.test_voices import VOICES, refused, upload
 
 SPEECH = "/v1/audio/speech"
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a library that contains a voice with the name of a speaker."""
     folder = tmp_path_factory.mktemp("library") / "voices"
     library = Library(folder)
-    library.add(a_voice("SERENA", samples=48_000, transcript=None))
+    library.add(create_voice("SERENA", samples=48_000, transcript=None))
     library.close()
     return folder
 
@@ -55,7 +55,7 @@ def test_speaker_name_is_refused_for_a_voice_in_every_spelling(client: httpx.Cli
         refused(upload(client, name), 409, "voice_name_of_speaker", "name")
     for name in ("Sеrena", "ѕerena", "serenɑ", "se\u200drena", "s\u0332erena", "serenа"):
         refused(upload(client, name), 409, "voice_name_looks_alike", "name")
-    file = write_voice(a_voice("serena", samples=48_000))
+    file = write_voice(create_voice("serena", samples=48_000))
     refused(client.post(VOICES, files={"file": ("a.voice", file)}), 409, "voice_name_of_speaker", "name")
     made = upload(client, "Mine").json()
     renamed = client.patch(f"{VOICES}/{made['id']}", json={"name": "serena"})
@@ -89,12 +89,12 @@ def test_existing_voice_with_a_speaker_name_is_reached_by_id(client: httpx.Clien
 
 def test_crafted_voice_file_is_reported_and_affects_no_other_voice(client: httpx.Client, folder: Path) -> None:
     for bomb in BOMBS.values():
-        bad = a_voice("Bad")
-        (folder / f"{bad.id}.voice").write_bytes(crafted(bad, **bomb))
+        bad = create_voice("Bad")
+        (folder / f"{bad.id}.voice").write_bytes(create_voice_file(bad, **bomb))
         listed = client.get(VOICES)
         assert listed.status_code == 200
         assert f"{bad.id}.voice" in {problem["file"] for problem in listed.json()["problems"]}
         assert sound_of(client, "ryan", task_type="custom_voice")
-        answer = client.post(VOICES, files={"file": ("a.voice", crafted(bad, **bomb))})
+        answer = client.post(VOICES, files={"file": ("a.voice", create_voice_file(bad, **bomb))})
         refused(answer, 400, "invalid_voice_file", "file")
         (folder / f"{bad.id}.voice").unlink()

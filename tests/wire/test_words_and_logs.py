@@ -35,7 +35,7 @@ from studio.store_service import StoreService
 from studio.transcribing.service import TranscriptionService
 from tests.fuzz.messages import CARTESIA, ELEVENLABS, OMNI, WYOMING
 from tests.support.app import ROOT, App, running_app
-from tests.support.keeping import a_take, pcm_of
+from tests.support.keeping import create_take, pcm_of
 from tests.support.marked_requests import SPEAKER, WORD, Marked, of_document, of_messages
 from tests.support.speech_client import PROTOCOL
 from tests.support.studio_port import NOBODY
@@ -205,7 +205,7 @@ def of_the_studio(folder: Path) -> Iterator[Marked]:
         for method in route.methods or ():
             yield Marked(method=method, path=path, params={WORD: WORD, "search": WORD}, json={WORD: WORD, "name": WORD})
             yield Marked(method=method, path=path, content=WORD.encode())
-    take = {"take": json.dumps(a_take(text=f"Say {WORD}.", label=WORD, voice=WORD))}
+    take = {"take": json.dumps(create_take(text=f"Say {WORD}.", label=WORD, voice=WORD))}
     sound = ("take.pcm", pcm_of(0.1), "application/octet-stream")
     for reference in (None, (f"{WORD}.wav", WORD.encode(), "audio/wav")):
         files = {"pcm": sound} | ({"reference": reference} if reference else {})

@@ -17,7 +17,7 @@ WEIGHT = -1000.0
 SILENT_ROWS = (".o_proj.weight", ".down_proj.weight", "speaker_encoder.fc.weight", "speaker_encoder.fc.bias")
 
 
-def without_end(tensors: Tensors, eos: int) -> Tensors:
+def remove_eos(tensors: Tensors, eos: int) -> Tensors:
     """Yield the tensors of model.safetensors, changed so that EOS is never sampled.
 
     `eos` is the token ID of EOS.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.checkpoints.draw import Draw, Tensors
-from tests.support.checkpoints.endless import without_end
+from tests.support.checkpoints.endless import remove_eos
 from tests.support.checkpoints.spec import CheckpointSpec, Code2WavSpec, EncoderSpec, SpeakerEncoderSpec, Stack
 from tests.support.checkpoints.tokenizer import special_ids
 
@@ -16,7 +16,7 @@ def model_tensors(draw: Draw, spec: CheckpointSpec, mode: str) -> Tensors:
     They belong to the talker, the code predictor and, in Base, the speaker encoder.
     """
     tensors = _model(draw, spec, mode)
-    return without_end(tensors, spec.codec_ids["codec_eos_token_id"]) if spec.is_endless else tensors
+    return remove_eos(tensors, spec.codec_ids["codec_eos_token_id"]) if spec.is_endless else tensors
 
 
 def _model(draw: Draw, spec: CheckpointSpec, mode: str) -> Tensors:

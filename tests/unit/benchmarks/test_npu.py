@@ -12,11 +12,11 @@ import pytest
 from benchmarks.engine import __main__ as engine
 from benchmarks.quality import __main__ as quality
 from tests.conftest import FolderOf
-from tests.support.brief import few_shapes_of_sound
+from tests.support.brief import limit_code2wav_graphs
 from tests.support.npu_backend import register
 from tests.support.torch_npu_stand_in import StandIn, install
 
-__all__ = ["few_shapes_of_sound"]
+__all__ = ["limit_code2wav_graphs"]
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def ascend(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_shapes_of_sound", "ascend")
+@pytest.mark.usefixtures("limit_code2wav_graphs", "ascend")
 def test_npu_codes_equal_cpu_codes_and_model_parts_are_timed(
     folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,12 +82,12 @@ def test_sampling_in_another_thread_is_not_recorded(folder_of: FolderOf, monkeyp
     level = BatchSamplingParams(one, one.long(), one, one.bool(), widest_k=1, any_top_p=False)
     speak = Parts.speak
 
-    def in_company(parts: Parts, prompts: Sequence[Prompt], frames: int) -> None:
+    def speak_as_batch(parts: Parts, prompts: Sequence[Prompt], frames: int) -> None:
         other = threading.Thread(target=lambda: vars(frame)["pick"](torch.zeros(1, 1088), level, None))
         other.start()
         other.join()
         speak(parts, prompts, frames)
 
-    monkeypatch.setattr(Parts, "speak", in_company)
+    monkeypatch.setattr(Parts, "speak", speak_as_batch)
     again = record_draws(model, "float32", 60)
     assert [codes.tolist() for codes in again.codes] == [codes.tolist() for codes in alone.codes]

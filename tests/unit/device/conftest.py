@@ -11,11 +11,11 @@ import torch
 from runtime.device.npu import NpuDevice
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from tests.conftest import FolderOf
-from tests.support.brief import cloner, designer, few_shapes_of_sound, speaker
+from tests.support.brief import cloner, designer, limit_code2wav_graphs, speaker
 from tests.support.npu_backend import NPU, register
 from tests.support.torch_npu_stand_in import StandIn, install
 
-__all__ = ["ascend", "cloner", "designer", "few_shapes_of_sound", "npu", "npu_speaker", "speaker"]
+__all__ = ["ascend", "cloner", "designer", "limit_code2wav_graphs", "npu", "npu_speaker", "speaker"]
 
 LoadedOnNpu = Callable[..., Checkpoint]
 

@@ -29,7 +29,7 @@ TOLERANCE = {"rtol": 2e-5, "atol": 2e-5}
 
 @pytest.fixture(autouse=True)
 def interpreter() -> Iterator[None]:
-    with interpreting.repaired():
+    with interpreting.patch_interpreter():
         yield
 
 

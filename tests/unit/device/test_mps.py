@@ -14,7 +14,7 @@ from runtime.device.open_device import choose_dtype, choose_quantization, open_d
 from runtime.errors import DeviceUnavailable, InvalidSetting
 from runtime.request import Sampling
 from tests.conftest import Loaded
-from tests.support.brief import few_shapes_of_sound as few_shapes_of_sound
+from tests.support.brief import limit_code2wav_graphs as limit_code2wav_graphs
 from tests.support.engines import cloned, custom_voice, engine_of, speak_together, streamed, voice_design
 from tests.support.metal_table import Recorder, has_kernel
 

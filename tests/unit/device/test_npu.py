@@ -165,7 +165,7 @@ def test_task_queue_mode_without_capture_support_disables_graphs(
     assert NpuDevice().holds_graphs
 
 
-def test_graph_replays_its_work_without_python(npu: NpuDevice, ascend: StandIn) -> None:
+def test_npu_graph_replays_its_operations_without_python_calls(npu: NpuDevice, ascend: StandIn) -> None:
     state, calls = torch.zeros(3, device=NPU), []
 
     def work() -> Tensor:

@@ -84,7 +84,7 @@ def assert_same_codes(on_npu: Engine, on_cpu: Engine, requests: list[SpeechReque
         assert len(theirs.codes) > 2
 
 
-@pytest.mark.usefixtures("few_shapes_of_sound")
+@pytest.mark.usefixtures("limit_code2wav_graphs")
 @pytest.mark.parametrize("eager", [True, False])
 def test_batched_npu_codes_equal_cpu_codes(loaded: Loaded, ascend: StandIn, on_npu: LoadedOnNpu, eager: bool) -> None:
     """All sixteen codes of each frame are equal, and the AI CPU is not used."""
@@ -98,7 +98,7 @@ def test_batched_npu_codes_equal_cpu_codes(loaded: Loaded, ascend: StandIn, on_n
     assert set(ascend.npu.ai_cpu) == set()
 
 
-@pytest.mark.usefixtures("few_shapes_of_sound")
+@pytest.mark.usefixtures("limit_code2wav_graphs")
 def test_npu_codes_of_another_checkpoint_shape_equal_cpu_codes(
     loaded: Loaded, npu: NpuDevice, on_npu: LoadedOnNpu
 ) -> None:
@@ -107,7 +107,7 @@ def test_npu_codes_of_another_checkpoint_shape_equal_cpu_codes(
     assert_same_codes(engine, engine_of(loaded("odd", "custom_voice"), slots=3), requests)
 
 
-@pytest.mark.usefixtures("few_shapes_of_sound")
+@pytest.mark.usefixtures("limit_code2wav_graphs")
 def test_npu_codes_of_every_mode_equal_cpu_codes(
     cloner: Checkpoint, designer: Checkpoint, npu: NpuDevice, on_npu: LoadedOnNpu
 ) -> None:
@@ -119,7 +119,7 @@ def test_npu_codes_of_every_mode_equal_cpu_codes(
         assert np.array_equal(speak(engine, request).codes, speak(engine_of(checkpoint, slots=2), request).codes)
 
 
-@pytest.mark.usefixtures("few_shapes_of_sound")
+@pytest.mark.usefixtures("limit_code2wav_graphs")
 def test_npu_codes_of_streamed_text_equal_cpu_codes(
     speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice
 ) -> None:
@@ -139,7 +139,7 @@ class InFloat64(CpuDevice):
         return super().decode_attention(q.double(), keys.double(), values.double(), rows, lengths).to(q.dtype)
 
 
-@pytest.mark.usefixtures("few_shapes_of_sound")
+@pytest.mark.usefixtures("limit_code2wav_graphs")
 def test_half_precision_npu_codes_with_fused_attention_equal_cpu_codes(
     folder_of: FolderOf,
     ascend: StandIn,

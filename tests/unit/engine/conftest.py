@@ -7,14 +7,14 @@ from itertools import count
 import pytest
 
 from tests.support import engines
-from tests.support.brief import cloner, designer, few_shapes_of_sound, speaker
+from tests.support.brief import cloner, designer, limit_code2wav_graphs, speaker
 from tests.support.late_device import LateDevice
 
-__all__ = ["cloner", "designer", "each_device", "few_shapes_of_sound", "quick_starts", "speaker"]
+__all__ = ["cloner", "designer", "each_device", "limit_code2wav_graphs", "quick_starts", "speaker"]
 
 
 @pytest.fixture(autouse=True)
-def quick_starts(few_shapes_of_sound: None) -> None:
+def quick_starts(limit_code2wav_graphs: None) -> None:
     """Limit the captured Code2Wav graphs, so that engines of these tests start quickly."""
 
 

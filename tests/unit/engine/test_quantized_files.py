@@ -96,7 +96,7 @@ def test_devices_without_quantized_products_refuse_a_quantized_file(kind: Quanti
         load_checkpoint(str(written), torch.device("meta"), torch.float32)
 
 
-def test_gpu_accepts_int8_files_and_refuses_int4() -> None:
+def test_gpu_loads_int8_checkpoint_files_and_refuses_int4_files() -> None:
     assert choose_loaded_quantization("here", Quantization.INT8, None, "cuda") is Quantization.INT8
     with pytest.raises(CheckpointUnsupported, match="the device is cuda, and int4 needs a CPU"):
         choose_loaded_quantization("here", Quantization.INT4, None, "cuda")

@@ -293,7 +293,7 @@ def test_last_frames_of_an_ended_row_are_not_delayed() -> None:
 # --- Tests of batches of audio chunks.
 
 
-def in_company(*pending: int, batch_fill_ratio: float = 0.5) -> tuple[Scheduler, SequenceTable]:
+def scheduler_with_pending(*pending: int, batch_fill_ratio: float = 0.5) -> tuple[Scheduler, SequenceTable]:
     """Return a scheduler and a table of rows whose clients have full buffers.
 
     Some frames of each row are not decoded to audio yet. The chunk size is 16 frames.
@@ -313,18 +313,18 @@ def asked(scheduler: Scheduler, table: SequenceTable) -> list[tuple[bool, list[i
 
 
 def test_chunk_with_a_full_buffer_waits_for_half_of_the_other_rows() -> None:
-    scheduler, table = in_company(16, 3, 3, 3)
+    scheduler, table = scheduler_with_pending(16, 3, 3, 3)
     assert asked(scheduler, table) == []
     table.sampled[2] += 13
     assert asked(scheduler, table) == [(False, [0, 2], [16, 16])]
 
 
 def test_single_row_does_not_wait_for_a_batch() -> None:
-    assert asked(*in_company(16)) == [(False, [0], [16])]
+    assert asked(*scheduler_with_pending(16)) == [(False, [0], [16])]
 
 
 def test_waiting_for_a_batch_ends_with_a_low_buffer_or_a_second_chunk() -> None:
-    scheduler, table = in_company(16, 16, 3, 3, 3, 3, 3, 3)
+    scheduler, table = scheduler_with_pending(16, 16, 3, 3, 3, 3, 3, 3)
     table.buffer_empty_at[1] = LOW_BUFFER_S
     # The chunk is large enough to keep the client's buffer filled, and urgent.
     assert asked(scheduler, table) == [(True, [1], [2])]
@@ -337,13 +337,13 @@ def test_short_chunk_with_a_low_buffer_does_not_wait_for_a_large_call() -> None:
 
     The client has only 80 ms of audio left, so the chunk is urgent.
     """
-    scheduler, table = in_company(16, 16, 16, 16, 4, 1)
+    scheduler, table = scheduler_with_pending(16, 16, 16, 16, 4, 1)
     table.last_chunk[4:], table.emitted[4:], table.buffer_empty_at[4:] = 1, 1, 0.08
     table.sampled[4:], table.launched[4:] = [5, 2], [5, 2]
     chunks = asked(scheduler, table)
     assert [chunk for chunk in chunks if chunk[0]] == [(True, [4, 5], [1, 1])]
     assert [chunk for chunk in chunks if not chunk[0]] == [(False, [0, 1, 2, 3], [16] * 4)]
-    alone, table_alone = in_company(16, 16, batch_fill_ratio=0.0)
+    alone, table_alone = scheduler_with_pending(16, 16, batch_fill_ratio=0.0)
     table_alone.last_chunk[1], table_alone.emitted[1], table_alone.buffer_empty_at[1] = 1, 1, 0.08
     table_alone.sampled[1] = table_alone.launched[1] = 2
     assert not any(is_urgent for is_urgent, *_ in asked(alone, table_alone)), (
@@ -352,7 +352,7 @@ def test_short_chunk_with_a_low_buffer_does_not_wait_for_a_large_call() -> None:
 
 
 def test_row_with_a_full_backlog_does_not_wait() -> None:
-    scheduler, table = in_company(MAX_BACKLOG_FRAMES - 1, 3, 3, 3)
+    scheduler, table = scheduler_with_pending(MAX_BACKLOG_FRAMES - 1, 3, 3, 3)
     table.largest_chunk[:] = table.last_chunk[:] = 48
     assert asked(scheduler, table) == []
     table.launched[0] = table.sampled[0] = table.emitted[0] + MAX_BACKLOG_FRAMES
@@ -361,19 +361,19 @@ def test_row_with_a_full_backlog_does_not_wait() -> None:
 
 
 def test_first_chunks_and_rows_without_text_do_not_wait() -> None:
-    scheduler, table = in_company(16, 3, 3, 3, 3, 3, 3, 3)
+    scheduler, table = scheduler_with_pending(16, 3, 3, 3, 3, 3, 3, 3)
     table.text_limit[1] = table.sampled[1]
     table.last_chunk[2] = 0
     assert asked(scheduler, table) == [(True, [2], [1]), (False, [1], [3])]
 
 
 def test_final_chunks_join_a_larger_call() -> None:
-    scheduler, table = in_company(5, 16, 9, 3)
+    scheduler, table = scheduler_with_pending(5, 16, 9, 3)
     table.ended[[0, 2]], table.speaking[[0, 2]] = True, False
     assert asked(scheduler, table) == [(False, [0, 1, 2], [5, 16, 9])]
     table.speaking[:] = True  # Fewer than half of the rows have a full chunk, and no chunk is final.
     assert asked(scheduler, table) == [(False, [0], [5]), (False, [2], [9])]
-    alone, table = in_company(5, 16, 9, 3, batch_fill_ratio=0.0)
+    alone, table = scheduler_with_pending(5, 16, 9, 3, batch_fill_ratio=0.0)
     table.ended[[0, 2]] = True
     assert [frames for *_, frames in asked(alone, table)] == [[5], [9], [16]]
 

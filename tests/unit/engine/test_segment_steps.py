@@ -31,5 +31,5 @@ def expected_step(values: tuple[bool, ...]) -> NextAction:
 
 
 @pytest.mark.parametrize("values", list(product((False, True), repeat=len(FLAGS))))
-def test_next_step_after_a_segment_is_defined_for_every_state(values: tuple[bool, ...]) -> None:
+def test_next_action_after_a_segment_is_defined_for_every_state(values: tuple[bool, ...]) -> None:
     assert choose_next_action(**dict(zip(FLAGS, values, strict=True))) is expected_step(values)

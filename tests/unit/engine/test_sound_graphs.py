@@ -30,7 +30,7 @@ SLOTS = 5
 
 
 @pytest.fixture
-def few_shapes_of_sound() -> None:
+def limit_code2wav_graphs() -> None:
     """Override the fixture that limits the number of captured shapes.
 
     This file tests all shapes.
@@ -131,7 +131,7 @@ def test_more_rows_than_the_largest_bucket_run_in_groups(code2wav: Code2Wav, mon
 @pytest.mark.parametrize("graphs", [True, False])
 @pytest.mark.parametrize("guilty", [0, 2, 4])
 @pytest.mark.logs_errors
-def test_stream_that_fails_in_a_chunk_fails_alone(code2wav: Code2Wav, graphs: bool, guilty: int) -> None:
+def test_failed_stream_of_a_chunk_does_not_affect_other_streams(code2wav: Code2Wav, graphs: bool, guilty: int) -> None:
     """Seven frames are divided into pieces of 4, 2 and 1 frames.
 
     The network fails at the second piece.

@@ -92,7 +92,7 @@ def test_killed_download_is_resumed_by_the_next_process(hub: Hub, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_hub_without_range_support_restarts_the_file(hub: Hub, tmp_path: Path) -> None:
+def test_download_restarts_from_zero_if_the_hub_ignores_byte_ranges(hub: Hub, tmp_path: Path) -> None:
     hub.break_after = 200_000
     hub.knows_ranges = False
     assert fetch(hub, tmp_path, CUSTOM)[-1]["event"] == "done"

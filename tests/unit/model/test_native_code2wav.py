@@ -120,7 +120,7 @@ def test_float16_weights_change_the_audio_little(readable: Code2Wav) -> None:
     assert 0 < (made - expected).norm() < 0.01 * expected.norm()
 
 
-def test_bfloat16_products_change_the_audio_little(readable: Code2Wav, bfloat16: NativeCode2Wav) -> None:
+def test_bfloat16_products_change_the_audio_only_slightly(readable: Code2Wav, bfloat16: NativeCode2Wav) -> None:
     codes = codes_of(readable, 2)
     expected = decoded(TorchCode2Wav(readable, SLOTS), codes, cycle([4])).float()
     made = decoded(bfloat16, codes, cycle([4])).float()

@@ -49,7 +49,7 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(residual_unit, "tile_for", lambda M, channels: ConvolutionTile(512, channels, 4, 3, 512))
     monkeypatch.setattr(pointwise, "SAMPLES_PER_PROGRAM", 512)
     monkeypatch.setattr(pointwise, "STEPS_PER_PROGRAM", 64)
-    with interpreting.repaired():
+    with interpreting.patch_interpreter():
         yield
 
 

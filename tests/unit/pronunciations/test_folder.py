@@ -93,7 +93,7 @@ def test_concurrent_additions_are_all_kept(folder: DictionaryFolder) -> None:
     assert {word.word for word in found.latest.words} == {f"word {number}" for number in range(12)}
 
 
-def test_full_disk_changes_nothing(folder: DictionaryFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_the_dictionary_unchanged(folder: DictionaryFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     made = folder.add("Names", NGUYEN)
 
     def full(*_: Any) -> NoReturn:

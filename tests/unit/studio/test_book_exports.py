@@ -20,12 +20,12 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.support.keeping import pcm_of, save, serving, visitor
+from tests.support.keeping import pcm_of, save, serving, visitor_client
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(tmp_path / "data") as address, visitor(address) as client:
+    with serving(tmp_path / "data") as address, visitor_client(address) as client:
         yield client
 
 

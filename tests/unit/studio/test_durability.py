@@ -25,7 +25,7 @@ from studio.store.database import FILE, MIGRATIONS
 from studio.store.records import TakeChanges, read
 from studio.store.store import MOVED_ASIDE, NO_FOLDER, ON_A_SPACE, Store, is_lasting
 from studio.store.takes import TakeQuery
-from tests.support.keeping import pcm_of, post, save, serving, visitor
+from tests.support.keeping import pcm_of, post, save, serving, visitor_client
 from tests.support.take_writers import OWNER, fields
 from tests.unit.studio.test_takes import refused
 
@@ -64,11 +64,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_restart_keeps_all_stored_data(folder: Path) -> None:
-    with serving(folder) as address, visitor(address) as client:
+    with serving(folder) as address, visitor_client(address) as client:
         record = save(client, SOUND, reference=b"RIFF....WAVE", name="First", favourite=True)
         script = client.put("/studio/scripts/s", json={"name": "Play"}).json()
         client.patch("/studio/me", json={"language": "zh", "theme": "dark"}).raise_for_status()
-    with serving(folder) as address, visitor(address) as client:
+    with serving(folder) as address, visitor_client(address) as client:
         path = f"/studio/takes/{record['id']}"
         assert client.get(path).json() == record
         assert client.get(f"{path}/audio", params={"format": "pcm"}).content == SOUND
@@ -123,7 +123,7 @@ def test_unknown_files_are_left_unchanged(folder: Path) -> None:
 
 
 def test_damaged_take_is_reported_and_never_played(folder: Path) -> None:
-    with serving(folder) as address, visitor(address) as client:
+    with serving(folder) as address, visitor_client(address) as client:
         record = save(client, SOUND)
         path = folder / "takes" / f"{record['id']}.flac"
         data = bytearray(path.read_bytes())
@@ -157,12 +157,12 @@ def test_damaged_database_is_moved_aside_and_rebuilt_from_the_files(folder: Path
         case _:
             data[16:100] = bytes(84)
             path.write_bytes(data)
-    with serving(folder) as address, visitor(address) as client:
+    with serving(folder) as address, visitor_client(address) as client:
         assert client.get("/studio/me").json()["notice"] == MOVED_ASIDE
         found = client.get("/studio/takes", params={"limit": 100}).json()["takes"]
         assert {take["id"] for take in found} == set(takes)
     assert [path for path in folder.iterdir() if path.name.startswith(f"{FILE}.damaged-")]
-    with serving(folder) as address, visitor(address) as client:
+    with serving(folder) as address, visitor_client(address) as client:
         assert client.get("/studio/me").json()["notice"] is None
 
 
@@ -212,10 +212,10 @@ def test_locked_database_error_is_retryable(folder: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("number", "reason"), [(errno.ENOSPC, "full"), (errno.EROFS, "cannot be written"), (errno.EIO, "an error")]
 )
-def test_full_disk_is_reported_and_changes_nothing(
+def test_full_disk_is_reported_and_leaves_stored_takes_unchanged(
     folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, reason: str
 ) -> None:
-    with serving(folder) as address, visitor(address) as client:
+    with serving(folder) as address, visitor_client(address) as client:
         first = save(client, SOUND)
         before = files(folder)
 
@@ -266,7 +266,7 @@ def test_failed_database_write_leaves_no_file(folder: Path, monkeypatch: pytest.
 
 def test_unusable_store_folder_is_reported_and_speech_works_without_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with serving(tmp_path / "file" / "data") as address, visitor(address) as client:
+    with serving(tmp_path / "file" / "data") as address, visitor_client(address) as client:
         me = client.get("/studio/me").json()
         assert (me["persistent"], me["temporary_note"]) == (False, NO_FOLDER)
         save(client, SOUND)
@@ -339,7 +339,7 @@ def test_hugging_face_space_without_a_volume_shows_that_data_is_temporary(
 ) -> None:
     monkeypatch.setenv("SPACE_ID", "me/voices")
     monkeypatch.setattr("studio.store.store.is_lasting", lambda _: False)
-    with serving(folder) as address, visitor(address) as client:
+    with serving(folder) as address, visitor_client(address) as client:
         me = client.get("/studio/me").json()
         assert (me["persistent"], me["temporary_note"]) == (False, ON_A_SPACE)
         assert me["visitor"] == {"kind": "visitor", "name": None}

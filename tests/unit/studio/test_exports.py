@@ -19,13 +19,13 @@ import soundfile
 from runtime.shared.encoding import AI_COMMENT, read_tags
 from runtime.shared.loudness import measure_loudness, true_peak
 from studio.store.exports import MAX_CLIPS
-from tests.support.keeping import pcm_of, samples, save, serving, visitor
+from tests.support.keeping import pcm_of, samples, save, serving, visitor_client
 from tests.unit.studio.test_takes import refused
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(tmp_path / "data") as address, visitor(address) as client:
+    with serving(tmp_path / "data") as address, visitor_client(address) as client:
         yield client
 
 
@@ -224,7 +224,7 @@ def test_export_duration_is_limited_for_visitors_only(client: httpx.Client, tmp_
     clips = [{"take": save(client, pcm_of(0.5))["id"]}, *[{"silence_s": 60}] * 2]
     assert len(got(client, clips, format="pcm")) == 48_000 * 120.5
     assert client.get("/studio/me").json()["features"]["export"] == {"max_s": None, "max_clips": MAX_CLIPS}
-    with serving(tmp_path / "other", max_export_s=60.0, visitors="each") as address, visitor(address) as client:
+    with serving(tmp_path / "other", max_export_s=60.0, visitors="each") as address, visitor_client(address) as client:
         assert client.get("/studio/me").json()["features"]["export"]["max_s"] == 60
         clips = [{"take": save(client, pcm_of(0.5))["id"]}, {"silence_s": 60}]
         assert "the limit is 60 s" in refused(ask(client, clips), 400, "invalid_config", "clips")

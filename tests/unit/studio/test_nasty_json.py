@@ -18,7 +18,7 @@ from runtime.errors import InvalidMessage
 from studio.routes.responses import read_body
 from studio.store.database import FILE
 from tests.support.examples import examples
-from tests.support.keeping import a_take, pcm_of, save, serving, visitor
+from tests.support.keeping import create_take, pcm_of, save, serving, visitor_client
 
 DEEP = "[" * 960 + "]" * 960
 BOTTOMLESS = "[" * 100_000 + "]" * 100_000
@@ -51,7 +51,7 @@ LISTS = ("/studio/me", "/studio/takes", "/studio/takes?search=a", "/studio/scrip
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with serving(tmp_path_factory.mktemp("store")) as address, visitor(address) as client:
+    with serving(tmp_path_factory.mktemp("store")) as address, visitor_client(address) as client:
         yield client
 
 
@@ -67,7 +67,7 @@ def under(name: str, value: str) -> str:
 
 def with_field(name: str, value: str) -> str:
     """Return the JSON of a take in which the value of one field has the notation `value`."""
-    return json.dumps(a_take(**{name: "HERE"})).replace('"HERE"', value)
+    return json.dumps(create_take(**{name: "HERE"})).replace('"HERE"', value)
 
 
 def send(client: httpx.Client, take: str, route: str, body: str) -> httpx.Response:
@@ -125,7 +125,7 @@ INVALID_JSON = {
 @pytest.mark.slow("a long number", "half a character", "too deep")
 @pytest.mark.parametrize("invalid_json", INVALID_JSON.values(), ids=INVALID_JSON.keys())
 def test_unreadable_row_is_skipped_and_other_rows_are_listed(tmp_path: Path, invalid_json: str) -> None:
-    with serving(tmp_path) as address, visitor(address) as client:
+    with serving(tmp_path) as address, visitor_client(address) as client:
         good, bad = save(client, text="good")["id"], save(client, text="bad")["id"]
         for name in ("good", "bad"):
             client.put(f"/studio/scripts/{name}", json={"name": name, "lines": []}).raise_for_status()
@@ -137,7 +137,7 @@ def test_unreadable_row_is_skipped_and_other_rows_are_listed(tmp_path: Path, inv
         connection.execute("UPDATE scripts SET script = ? WHERE id = 'bad'", (invalid_json,))
         connection.execute("UPDATE preferences SET chosen = ?", (invalid_json,))
 
-    with serving(tmp_path) as address, visitor(address) as client:
+    with serving(tmp_path) as address, visitor_client(address) as client:
         assert client.get("/studio/me").json()["preferences"] == {"language": None, "theme": None}
         takes: list[dict[str, Any]] = client.get("/studio/takes").json()["takes"]
         assert [take["id"] for take in takes] == [good]
@@ -149,7 +149,7 @@ def test_unreadable_row_is_skipped_and_other_rows_are_listed(tmp_path: Path, inv
     assert held == [("preferences", invalid_json), ("scripts", invalid_json), ("takes", invalid_json)]
 
     # The file is complete, so the studio recovers the take.
-    with serving(tmp_path) as address, visitor(address) as client:
+    with serving(tmp_path) as address, visitor_client(address) as client:
         assert {take["id"] for take in client.get("/studio/takes").json()["takes"]} == {good, bad}
 
 

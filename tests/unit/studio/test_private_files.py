@@ -16,7 +16,7 @@ from studio.settings import StudioSettings
 from studio.store.database import FILE, MIGRATIONS
 from studio.store.voice_bin import VoiceBin
 from tests.support.take_writers import OWNER
-from tests.support.voices import a_voice
+from tests.support.voices import create_voice
 from tests.unit.studio.test_durability import add, opened
 
 
@@ -33,7 +33,7 @@ def test_stored_files_are_readable_by_their_owner_only(folder: Path) -> None:
             add(store, reference=b"RIFF")
             VoiceBin(folder / "deleted-voices", 60).put(OWNER, "v", b"voice")
             library = Library(folder / "voices")
-            library.add(a_voice())
+            library.add(create_voice())
             library.close()
             kept_paths = [folder, *folder.rglob("*")]
             assert len(kept_paths) > 10

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.keeping import serving, visitor
+from tests.support.keeping import serving, visitor_client
 from tests.unit.studio.test_takes import refused
 
 ROUTE = "/studio/pronunciation"
@@ -17,7 +17,7 @@ WORDS = [{"word": "Nguyen", "said": "Win"}, {"word": "重庆", "said": "崇庆"}
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(tmp_path / "data", visitors="each") as address, visitor(address) as client:
+    with serving(tmp_path / "data", visitors="each") as address, visitor_client(address) as client:
         yield client
 
 
@@ -26,7 +26,7 @@ def test_pronunciation_list_round_trips_and_is_private_to_its_owner(client: http
     sent = client.put(ROUTE, json={"words": WORDS}).json()
     assert sent["words"] == WORDS
     assert client.get(ROUTE).json() == sent
-    with visitor(str(client.base_url)) as other:
+    with visitor_client(str(client.base_url)) as other:
         assert other.get(ROUTE).json()["words"] == []
         assert other.post(f"{ROUTE}/said", json={"text": "Nguyen"}).json() == {"text": "Nguyen", "places": 0}
 

@@ -10,7 +10,7 @@ import pytest
 
 from studio.errors import NotKept, StoreFull
 from studio.store.records import PronunciationFields, read
-from tests.support.keeping import post, save, serving, visitor
+from tests.support.keeping import post, save, serving, visitor_client
 from tests.support.take_writers import OWNER, fields
 from tests.unit.studio.test_durability import add, files, ids, opened
 from tests.unit.studio.test_takes import refused
@@ -43,7 +43,7 @@ def test_full_take_store_refuses_new_takes_and_frees_the_oldest_on_request(folde
 
 
 def test_takes_are_moved_to_the_recycle_bin_in_one_request(folder: Path) -> None:
-    with serving(folder, max_takes=4) as address, visitor(address) as client:
+    with serving(folder, max_takes=4) as address, visitor_client(address) as client:
         takes = [save(client)["id"] for _ in range(3)]
         space = client.get("/studio/takes/space").json()
         assert (space["takes"], space["max_takes"], space["restorable_s"]) == (3, 4, 86400)
@@ -156,7 +156,7 @@ def test_store_size_per_address_is_limited_regardless_of_cookies(folder: Path) -
 
 
 def test_full_store_is_reported_over_http(folder: Path) -> None:
-    with serving(folder, max_takes=1) as address, visitor(address) as client:
+    with serving(folder, max_takes=1) as address, visitor_client(address) as client:
         save(client)
         assert "1 takes" in refused(post(client), 507, "store_full")
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.keeping import pcm_of, post, save, serving, visitor
+from tests.support.keeping import pcm_of, post, save, serving, visitor_client
 from tests.unit.studio.test_takes import refused
 
 LINES = [
@@ -28,7 +28,7 @@ LINES = [
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(tmp_path / "data", max_scripts=2) as address, visitor(address) as client:
+    with serving(tmp_path / "data", max_scripts=2) as address, visitor_client(address) as client:
         yield client
 
 
@@ -110,7 +110,7 @@ def test_invalid_script_is_refused(client: httpx.Client) -> None:
 
 
 def test_script_takes_are_excluded_from_the_take_limit_and_never_removed(tmp_path: Path) -> None:
-    with serving(tmp_path / "other", max_takes=2) as address, visitor(address) as client:
+    with serving(tmp_path / "other", max_takes=2) as address, visitor_client(address) as client:
         first, second = (save(client, pcm_of(0.1))["id"] for _ in range(2))
         lines = [{"id": "a", "takes": [{"key": "k", "take": first}]}]
         client.put("/studio/scripts/s", json={"lines": lines}).raise_for_status()

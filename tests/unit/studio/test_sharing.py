@@ -13,7 +13,7 @@ import pytest
 
 from studio.routes import sharing
 from studio.settings import StudioSettings
-from tests.support.keeping import pcm_of, save, serving, visitor
+from tests.support.keeping import pcm_of, save, serving, visitor_client
 from tests.unit.studio.test_takes import refused
 
 SECRETS = {
@@ -34,7 +34,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def owner(address: str) -> Iterator[httpx.Client]:
-    with visitor(address) as client:
+    with visitor_client(address) as client:
         yield client
 
 
@@ -132,7 +132,7 @@ def test_only_the_owner_creates_lists_and_revokes_a_link(
 ) -> None:
     take, link = shared(owner)
     route = f"/studio/takes/{take}/share"
-    with visitor(address) as other:
+    with visitor_client(address) as other:
         for method in ("GET", "POST", "DELETE"):
             refused(other.request(method, route), 404, "not_found")
     refused(anybody.post(route), 401, "visitor_unknown")
@@ -162,7 +162,7 @@ def test_too_many_concurrent_downloads_get_retry_after(
 
 def test_sharing_is_off_by_default(tmp_path: Path) -> None:
     assert StudioSettings().store.share_links == "off"
-    with serving(tmp_path / "off", visitors="each") as address, visitor(address) as client:
+    with serving(tmp_path / "off", visitors="each") as address, visitor_client(address) as client:
         take = save(client, pcm_of(0.1))["id"]
         assert client.get("/studio/me").json()["features"]["share"] is False
         refused(client.post(f"/studio/takes/{take}/share"), 403, "sharing_off")
@@ -171,8 +171,8 @@ def test_sharing_is_off_by_default(tmp_path: Path) -> None:
 
 def test_existing_links_are_disabled_if_the_host_turns_sharing_off(tmp_path: Path) -> None:
     folder = tmp_path / "both"
-    with serving(folder, share_links="on") as address, visitor(address) as client:
+    with serving(folder, share_links="on") as address, visitor_client(address) as client:
         _, link = shared(client)
-    with serving(folder) as address, visitor(address) as client:
+    with serving(folder) as address, visitor_client(address) as client:
         assert client.get(link).status_code == 404
         assert client.get(f"{link}/audio").status_code == 404

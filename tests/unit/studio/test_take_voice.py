@@ -12,7 +12,7 @@ import pytest
 from runtime.settings import EngineSettings
 from studio.routes.voices import CONSENT
 from tests.conftest import FolderOf
-from tests.support.keeping import pcm_of, save, serving, visitor
+from tests.support.keeping import pcm_of, save, serving, visitor_client
 from tests.support.runtime_server import RunningServer, running_server
 
 VOICES = "/v1/audio/voices"
@@ -33,7 +33,7 @@ def running(folder_of: FolderOf) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def client(running: RunningServer, tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(tmp_path / "data", running.http) as address, visitor(address) as client:
+    with serving(tmp_path / "data", running.http) as address, visitor_client(address) as client:
         yield client
     with httpx.Client(base_url=running.http) as own:
         for voice in own.get(VOICES).json()["data"]:
@@ -109,7 +109,7 @@ def test_runtime_refusals_are_forwarded_and_nothing_is_stored(client: httpx.Clie
 
 def test_visitor_cannot_make_a_voice_from_the_take_of_another_visitor(running: RunningServer, tmp_path: Path) -> None:
     served = serving(tmp_path / "data", running.http, visitors="each")
-    with served as address, visitor(address) as anna, visitor(address) as bert:
+    with served as address, visitor_client(address) as anna, visitor_client(address) as bert:
         take = save(anna, pcm_of(3.5), **DESIGNED)
         assert refusal(made(bert, take, "Stolen"))[:2] == (404, "not_found")
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from runtime.shared.encoding import AI_COMMENT, read_tags
 from studio.store.audio_files import outline
 from tests.support.examples import examples
-from tests.support.keeping import a_take, pcm_of, post, save, serving, visitor
+from tests.support.keeping import create_take, pcm_of, post, save, serving, visitor_client
 
 SOUND = pcm_of(2.0)
 
@@ -34,7 +34,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def client(address: str) -> Iterator[httpx.Client]:
-    with visitor(address) as client:
+    with visitor_client(address) as client:
         yield client
 
 
@@ -45,7 +45,7 @@ def refused(answer: httpx.Response, status: int, code: str, param: str | None = 
 
 
 def test_stored_take_is_returned_unchanged(client: httpx.Client) -> None:
-    sent = a_take()
+    sent = create_take()
     record = save(client, SOUND)
     assert {name: record[name] for name in sent} == sent
     assert record["sha256"] == hashlib.sha256(SOUND).hexdigest()
@@ -257,9 +257,9 @@ def test_invalid_take_is_refused_in_one_sentence(client: httpx.Client, fields: d
 
 
 def test_invalid_form_is_refused(client: httpx.Client) -> None:
-    refused(client.post("/studio/takes", json=a_take()), 400, "invalid_config", "body")
+    refused(client.post("/studio/takes", json=create_take()), 400, "invalid_config", "body")
     refused(client.post("/studio/takes", files={"pcm": SOUND}), 400, "invalid_config", "take")
-    take = {"take": json.dumps(a_take())}
+    take = {"take": json.dumps(create_take())}
     refused(client.post("/studio/takes", data=take, files={"reference": b"x"}), 400, "invalid_config", "pcm")
     refused(client.post("/studio/takes", data=take, files={"other": b"x"}), 400, "invalid_config", "other")
     refused(client.post("/studio/takes", data={"take": "{"}, files={"pcm": SOUND}), 400, "invalid_json")
@@ -271,7 +271,7 @@ def test_invalid_form_is_refused(client: httpx.Client) -> None:
 
 
 def test_take_size_is_limited(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", max_take_bytes=48_000) as address, visitor(address) as client:
+    with serving(tmp_path / "data", max_take_bytes=48_000) as address, visitor_client(address) as client:
         save(client, bytes(48_000))
         sentence = refused(post(client, bytes(48_002)), 413, "message_too_large")
         assert "48002 bytes; the limit is 48000" in sentence
@@ -296,7 +296,9 @@ def test_foreign_origin_may_not_write(client: httpx.Client) -> None:
     text=st.text(max_size=200).filter(lambda text: "\x00" not in text),
     config=st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=20) | st.booleans(), max_size=4),
 )
-def test_any_audio_and_text_round_trip(client: httpx.Client, pcm: bytes, text: str, config: dict[str, Any]) -> None:
+def test_stored_take_returns_any_audio_and_text_unchanged(
+    client: httpx.Client, pcm: bytes, text: str, config: dict[str, Any]
+) -> None:
     record = save(client, pcm, text=text, config=config)
     assert (record["text"], record["config"]) == (text, config)
     path = f"/studio/takes/{record['id']}"

@@ -182,7 +182,7 @@ def test_wrong_encoding_is_refused(encoding: str) -> None:
         random.Random(1).randbytes(5000),
     ],
 )
-def test_binary_file_is_refused(data: bytes) -> None:
+def test_binary_file_is_refused_as_a_text_document(data: bytes) -> None:
     with pytest.raises(values.UnreadableError, match="neither text nor"):
         read(data)
 

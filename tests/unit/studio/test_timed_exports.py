@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.support.keeping import pcm_of, samples, save, serving, visitor
+from tests.support.keeping import pcm_of, samples, save, serving, visitor_client
 
 RATE = 24_000
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(tmp_path / "data") as address, visitor(address) as client:
+    with serving(tmp_path / "data") as address, visitor_client(address) as client:
         yield client
 
 

@@ -15,7 +15,7 @@ from studio.store.database import FILE
 from studio.store_service import KEY_FILE as FILE_OF_KEY
 from studio.store_service import cookie_key
 from studio.visitors.visitors import COOKIE, Visitors
-from tests.support.keeping import pcm_of, post, save, serving, visitor
+from tests.support.keeping import pcm_of, post, save, serving, visitor_client
 from tests.support.visiting import VISITORS, header_of
 from tests.unit.studio.test_takes import refused
 
@@ -34,7 +34,7 @@ def address(folder: Path) -> Iterator[str]:
 
 
 def test_data_of_one_visitor_is_unreachable_for_another_visitor(address: str) -> None:
-    with visitor(address) as anna, visitor(address) as ben:
+    with visitor_client(address) as anna, visitor_client(address) as ben:
         record = save(anna, SOUND, reference=b"RIFF secret")
         anna.put("/studio/scripts/s", json={"name": "Secret"}).raise_for_status()
         anna.patch("/studio/me", json={"language": "zh"}).raise_for_status()
@@ -65,7 +65,7 @@ def test_data_of_one_visitor_is_unreachable_for_another_visitor(address: str) ->
 
 
 def test_visitor_is_identified_by_a_cookie_that_the_database_does_not_store(address: str, folder: Path) -> None:
-    with visitor(address) as anna:
+    with visitor_client(address) as anna:
         record = save(anna, SOUND)
         token = anna.cookies[COOKIE]
         assert len(token) == 87
@@ -143,7 +143,7 @@ def test_store_contains_keyed_hashes_and_no_addresses(folder: Path) -> None:
     assert here == hashed(b"key", "::ffff:192.0.2.7")
     assert here not in {hashed(b"key", "192.0.2.8"), hashed(b"other", "192.0.2.7")}
     assert hashed(b"key", "2a00:1450:4001:81b::1") == hashed(b"key", "2a00:1450:4001:81b:ffff::2")
-    with serving(folder, visitors="each") as address, visitor(address) as client:
+    with serving(folder, visitors="each") as address, visitor_client(address) as client:
         save(client)
         client.put("/studio/scripts/s", json={"name": "s", "lines": []})
     with sqlite3.connect(folder / FILE) as connection:
@@ -154,7 +154,11 @@ def test_store_contains_keyed_hashes_and_no_addresses(folder: Path) -> None:
 
 
 def test_shared_studio_sets_no_cookie(tmp_path: Path) -> None:
-    with serving(tmp_path / "shared", visitors="one") as address, visitor(address) as anna, visitor(address) as ben:
+    with (
+        serving(tmp_path / "shared", visitors="one") as address,
+        visitor_client(address) as anna,
+        visitor_client(address) as ben,
+    ):
         assert not anna.cookies
         record = save(anna, SOUND)
         assert ben.get(f"/studio/takes/{record['id']}").json() == record
@@ -162,7 +166,7 @@ def test_shared_studio_sets_no_cookie(tmp_path: Path) -> None:
 
 
 def test_preferences_are_limited_in_size_and_number(address: str) -> None:
-    with visitor(address) as anna:
+    with visitor_client(address) as anna:
         chosen = anna.patch("/studio/me", json={"theme": "dark", "seen_tour": True}).json()["preferences"]
         assert chosen == {"language": None, "theme": "dark", "seen_tour": True}
         assert anna.patch("/studio/me", json={"seen_tour": None}).json()["preferences"]["theme"] == "dark"

@@ -33,7 +33,7 @@ from studio.store_service import StoreService
 from studio.visitors.visitors import COOKIE, Visitors
 from studio.visitors.voice_owners import voice_owner_lookup
 from tests.conftest import FolderOf
-from tests.support.keeping import a_take, pcm_of
+from tests.support.keeping import create_take, pcm_of
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.visiting import VISITORS, header_of
 from tests.unit.studio.serving import served
@@ -112,7 +112,7 @@ def binned(tmp_path: Path) -> list[Path]:
 async def spoken(client: httpx.AsyncClient, **fields: Any) -> str:
     """Store a take with these fields, and return the ID of the take."""
     files = {"pcm": ("take.pcm", pcm_of(0.1))}
-    answer = await client.post("/studio/takes", data={"take": json.dumps(a_take(**fields))}, files=files)
+    answer = await client.post("/studio/takes", data={"take": json.dumps(create_take(**fields))}, files=files)
     return str(answer.json()["id"])
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from studio import store_service
 from studio.store_service import WallClock
-from tests.support.keeping import save, serving, visitor
+from tests.support.keeping import save, serving, visitor_client
 
 YEAR = 365 * 86400.0
 
@@ -51,7 +51,7 @@ def test_deleted_take_can_be_restored_after_a_temporary_clock_jump(
                 looks.append(record.getMessage())
                 ahead = 0
 
-    with caplog.at_level(logging.WARNING), serving(tmp_path) as address, visitor(address) as client:
+    with caplog.at_level(logging.WARNING), serving(tmp_path) as address, visitor_client(address) as client:
         handler = Back()
         store_service.log.addHandler(handler)
         take = save(client)["id"]

@@ -19,7 +19,7 @@ from studio.aligning import plugin
 from studio.aligning.fitting import MisfitError, align_to_text, map_to_displayed_words
 from studio.aligning.service import MAX_WAITING, AlignmentService
 from studio.routes.word_times import webvtt
-from tests.support.keeping import pcm_of, save, serving, visitor
+from tests.support.keeping import pcm_of, save, serving, visitor_client
 from tests.support.spoken import generate_each
 from tests.support.timeouts import TEST_TIMEOUT_S
 from tests.unit.studio.test_takes import refused
@@ -212,7 +212,7 @@ def words_of(client: httpx.Client, take: dict[str, Any]) -> Any:
 
 def test_plugin_aligner_provides_word_times(only: Install, tmp_path: Path) -> None:
     only("unknown", "right")
-    with serving(tmp_path / "other") as address, visitor(address) as client:
+    with serving(tmp_path / "other") as address, visitor_client(address) as client:
         take = save(client, pcm_of(2.0), text="[sad] Ask Nguyen.", spoken="[sad] Ask Win.", config={"tags": True})
         found = words_of(client, take)
         assert (found["estimated"], found["by"]) == (False, "1-right")
@@ -229,7 +229,7 @@ def test_plugin_aligner_provides_word_times(only: Install, tmp_path: Path) -> No
 
 def test_without_an_aligner_times_are_estimated_and_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("studio.plugins.version", absent)
-    with serving(tmp_path / "data") as address, visitor(address) as client:
+    with serving(tmp_path / "data") as address, visitor_client(address) as client:
         take = save(client, pcm_of(2.0), text="Good  morning,\neverybody.")
         found = words_of(client, take)
         assert (found["estimated"], found["by"]) == (True, None)

@@ -33,7 +33,7 @@ from runtime.voices.library import MAX_READS_PER_CALL, Library, library_folder, 
 from runtime.voices.voice import Edit, to_float
 from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
 from tests.support.examples import examples
-from tests.support.voices import BOMBS, a_prompt, a_voice, crafted
+from tests.support.voices import BOMBS, create_prompt, create_voice, create_voice_file
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -84,7 +84,7 @@ def test_no_file_is_written_before_the_first_voice(library: Library, folder: Pat
 
 
 def test_voice_is_stored_found_and_read(library: Library, folder: Path) -> None:
-    voice = a_voice("Clara")
+    voice = create_voice("Clara")
     card = library.add(voice)
     assert (card.id, card.name, card.transcript) == (voice.id, "Clara", voice.transcript)
     assert card.file_bytes == (folder / f"{voice.id}.voice").stat().st_size
@@ -98,15 +98,15 @@ def test_voice_is_stored_found_and_read(library: Library, folder: Path) -> None:
 
 
 def test_voice_without_a_transcript_clones_by_x_vector(library: Library) -> None:
-    card = library.add(a_voice(transcript=None))
+    card = library.add(create_voice(transcript=None))
     assert library.reference(card.id).x_vector_only
 
 
 def test_stored_prompt_of_the_serving_checkpoint_is_returned(library: Library) -> None:
-    card = library.add(a_voice(prompts={}))
+    card = library.add(create_voice(prompts={}))
     assert library.without_prompt("new") == (card.id,)
-    library.keep_prompt(card.id, a_prompt("new"))
-    library.keep_prompt(card.id, a_prompt("other"))
+    library.keep_prompt(card.id, create_prompt("new"))
+    library.keep_prompt(card.id, create_prompt("other"))
     assert library.without_prompt("new") == ()
     library.fingerprint = "new"
     made = library.reference(card.id).prompt
@@ -117,29 +117,29 @@ def test_stored_prompt_of_the_serving_checkpoint_is_returned(library: Library) -
 
 
 def test_oldest_prompts_of_a_voice_are_evicted(library: Library) -> None:
-    card = library.add(a_voice(prompts={}))
+    card = library.add(create_voice(prompts={}))
     for number in range(MAX_PROMPTS + 3):
-        library.keep_prompt(card.id, a_prompt(f"checkpoint-{number}"))
+        library.keep_prompt(card.id, create_prompt(f"checkpoint-{number}"))
         assert library.without_prompt(f"checkpoint-{number}") == ()
     assert len(read_voice(library.export(card.id)).prompts) == MAX_PROMPTS
 
 
 def test_prompt_of_a_replaced_recording_is_not_stored(library: Library) -> None:
-    card = library.add(a_voice(prompts={}))
+    card = library.add(create_voice(prompts={}))
     before = library.reference(card.id).samples
-    library.add(a_voice(samples=1300, prompts={}), replace_id=card.id)
-    library.keep_prompt(card.id, a_prompt("new"), samples=before)
+    library.add(create_voice(samples=1300, prompts={}), replace_id=card.id)
+    library.keep_prompt(card.id, create_prompt("new"), samples=before)
     assert library.without_prompt("new") == (card.id,)
-    library.keep_prompt(card.id, a_prompt("new"), samples=library.reference(card.id).samples)
+    library.keep_prompt(card.id, create_prompt("new"), samples=library.reference(card.id).samples)
     assert library.without_prompt("new") == ()
 
 
-def test_names_are_unique_ignoring_case(library: Library) -> None:
-    first = library.add(a_voice("Straße"))
+def test_voice_names_are_unique_ignoring_case(library: Library) -> None:
+    first = library.add(create_voice("Straße"))
     for name in ("straße", "STRASSE", " Straße "):
         with pytest.raises(VoiceNameTaken):
-            library.add(a_voice(name))
-    second = library.add(a_voice("Weg"))
+            library.add(create_voice(name))
+    second = library.add(create_voice("Weg"))
     with pytest.raises(VoiceNameTaken):
         library.change(second.id, Edit(name="strasse"))
     # A voice may change the case of its own name.
@@ -148,12 +148,12 @@ def test_names_are_unique_ignoring_case(library: Library) -> None:
 
 
 def test_confusable_name_is_refused(library: Library) -> None:
-    first = library.add(a_voice("Clara"))
-    second = library.add(a_voice("Bert"))
+    first = library.add(create_voice("Clara"))
+    second = library.add(create_voice("Bert"))
     with pytest.raises(VoiceNameLooksAlike, match="Clara"):
-        library.add(a_voice("Сlаrа"))
+        library.add(create_voice("Сlаrа"))
     with pytest.raises(VoiceNameLooksAlike, match="Clara"):
-        library.import_(a_voice("CIara"))
+        library.import_(create_voice("CIara"))
     with pytest.raises(VoiceNameLooksAlike, match="Bert"):
         library.change(first.id, Edit(name="Веrt"))
     # The new name is confusable only with the old name of the same voice.
@@ -162,21 +162,21 @@ def test_confusable_name_is_refused(library: Library) -> None:
 
 
 def test_voice_can_be_replaced_under_its_id(library: Library, folder: Path) -> None:
-    card = library.add(a_voice("Clara"))
-    other = library.add(a_voice("Bert"))
-    new = a_voice("clara", samples=2400)
+    card = library.add(create_voice("Clara"))
+    other = library.add(create_voice("Bert"))
+    new = create_voice("clara", samples=2400)
     assert library.add(new, replace_id=card.id).id == card.id
     assert np.array_equal(library.reference(card.id).samples, to_float(new.reference))
     with pytest.raises(VoiceNameTaken):
-        library.add(a_voice("bert"), replace_id=card.id)
+        library.add(create_voice("bert"), replace_id=card.id)
     with pytest.raises(VoiceNotFound):
-        library.add(a_voice("Anna"), replace_id=new_id())
+        library.add(create_voice("Anna"), replace_id=new_id())
     assert len(files(folder)) == 2
     assert library.find("bert") == other
 
 
 def test_voices_can_be_renamed_and_deleted(library: Library, folder: Path) -> None:
-    card = library.add(a_voice("Clara"))
+    card = library.add(create_voice("Clara"))
     assert library.change(card.id, Edit(name="  Zoë ")).name == "Zoë"
     assert library.find("Clara") is None
     with pytest.raises(InvalidConfig):
@@ -189,7 +189,7 @@ def test_voices_can_be_renamed_and_deleted(library: Library, folder: Path) -> No
 
 
 def test_description_and_tags_can_be_changed_and_searched(library: Library, folder: Path) -> None:
-    card = library.add(a_voice("Clara", tags=("warm",)))
+    card = library.add(create_voice("Clara", tags=("warm",)))
     changed = library.change(card.id, Edit(description="Bright", tags=("Radio", " radio ", "night show")))
     assert (changed.name, changed.description, changed.tags) == ("Clara", "Bright", ("Radio", "night show"))
     assert [card.id for card in library.search("RADIO show")] == [card.id]
@@ -203,7 +203,7 @@ def test_description_and_tags_can_be_changed_and_searched(library: Library, fold
 
 
 def test_exported_voice_can_be_imported_elsewhere(library: Library, tmp_path: Path) -> None:
-    card = library.add(a_voice("Clara"))
+    card = library.add(create_voice("Clara"))
     other = opened(tmp_path / "elsewhere")
     assert other.import_(read_voice(library.export(card.id))).id == card.id
     with pytest.raises(VoiceNameTaken):
@@ -211,15 +211,15 @@ def test_exported_voice_can_be_imported_elsewhere(library: Library, tmp_path: Pa
 
 
 def test_imported_id_never_overwrites_a_voice(library: Library) -> None:
-    card = library.add(a_voice("Clara"))
-    stranger = library.import_(a_voice("Stranger", id=card.id))
+    card = library.add(create_voice("Clara"))
+    stranger = library.import_(create_voice("Stranger", id=card.id))
     assert stranger.id != card.id
     assert names(library) == ["Clara", "Stranger"]
 
 
 def test_voices_can_be_searched_and_sorted(library: Library) -> None:
     for name, description, created_at in [("Bert", "LOUD 100%", 1.0), ("Anna", "calm", 3.0), ("Carl", "calm_er", 2.0)]:
-        library.add(a_voice(name, description=description, transcript=None, created_at=created_at))
+        library.add(create_voice(name, description=description, transcript=None, created_at=created_at))
 
     def found(words: str, **order: bool) -> list[str]:
         return [card.name for card in library.search(words, **order)]
@@ -243,7 +243,7 @@ def test_voices_can_be_searched_and_sorted(library: Library) -> None:
 def test_name_is_never_used_as_a_path(library: Library, folder: Path, name: str) -> None:
     outside = set(os.listdir(folder.parent))
     try:
-        card = library.add(a_voice(name))
+        card = library.add(create_voice(name))
     except (InvalidConfig, VoiceNameTaken):
         return
     assert (library.find(name) or card).id == card.id
@@ -255,7 +255,7 @@ def test_name_is_never_used_as_a_path(library: Library, folder: Path, name: str)
 
 @pytest.mark.parametrize("address", ["../x", "..", "/etc/passwd", "x" * 300, "a\x00b", "\ud800", ""])
 def test_id_is_never_used_as_a_path(library: Library, address: str) -> None:
-    library.add(a_voice())
+    library.add(create_voice())
     assert library.find(address) is None
     for work in (library.reference, library.export, library.delete):
         with pytest.raises(VoiceNotFound):
@@ -266,11 +266,11 @@ def test_id_is_never_used_as_a_path(library: Library, address: str) -> None:
 
 
 def test_damaged_and_foreign_files_are_reported_and_left_unchanged(library: Library, folder: Path) -> None:
-    good = library.add(a_voice("Good"))
-    torn, moved, copy = a_voice("Torn"), a_voice("Moved"), new_id()
+    good = library.add(create_voice("Good"))
+    torn, moved, copy = create_voice("Torn"), create_voice("Moved"), new_id()
     (folder / f"{torn.id}.voice").write_bytes(write_voice(torn)[:-5])
     (folder / f"{copy}.voice").write_bytes(write_voice(moved))
-    (folder / "my voice.voice").write_bytes(write_voice(a_voice("Foreign")))
+    (folder / "my voice.voice").write_bytes(write_voice(create_voice("Foreign")))
     (folder / "readme.txt").write_text("hello")
     (folder / f"{new_id()}.voice").mkdir()
     os.mkfifo(folder / f"{new_id()}.voice")
@@ -292,13 +292,13 @@ def test_damaged_and_foreign_files_are_reported_and_left_unchanged(library: Libr
 def test_crafted_file_affects_no_request_and_is_set_aside_at_the_next_start(
     library: Library, folder: Path, bomb: dict[str, str]
 ) -> None:
-    library.add(a_voice("Good"))
-    bad = a_voice("Bad")
+    library.add(create_voice("Good"))
+    bad = create_voice("Bad")
     path = folder / f"{bad.id}.voice"
-    path.write_bytes(crafted(bad, **bomb))
+    path.write_bytes(create_voice_file(bad, **bomb))
     assert names(library) == ["Good"]
     assert library.find("Good") is not None
-    library.add(a_voice("Another"))
+    library.add(create_voice("Another"))
     assert [problem.file for problem in library.problems()] == [path.name]
     assert names(opened(folder)) == ["Another", "Good"]
     assert path.exists(), "it may still be on its way"
@@ -322,10 +322,10 @@ def without_room_for_files() -> Iterator[None]:
 
 
 def test_voices_stay_listed_while_no_file_can_be_opened(library: Library, folder: Path) -> None:
-    first = library.add(a_voice("First"))
+    first = library.add(create_voice("First"))
     assert names(library) == ["First"]
     other = opened(folder)
-    other.add(a_voice("Second"))
+    other.add(create_voice("Second"))
     with without_room_for_files():
         assert names(library) == ["First"]
         with pytest.raises(VoiceFileInvalid):
@@ -339,7 +339,7 @@ def test_voice_is_listed_again_after_a_temporary_read_failure(
     library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the index nor a restart marks the voice as damaged."""
-    library.add(a_voice("First"))
+    library.add(create_voice("First"))
     (path,) = folder.glob("*.voice")
     os.utime(path, (1e9, 1e9))
     with monkeypatch.context() as failing:
@@ -359,7 +359,7 @@ def test_voice_is_listed_again_after_a_temporary_read_failure(
 
 
 def test_folder_or_link_in_place_of_a_voice_is_closed_again(library: Library, folder: Path) -> None:
-    library.add(a_voice("First"))
+    library.add(create_voice("First"))
     a_folder, a_link = (folder / f"{new_id()}.voice" for _ in range(2))
     a_folder.mkdir()
     a_link.symlink_to("/dev/zero")
@@ -376,18 +376,18 @@ def test_folder_or_link_in_place_of_a_voice_is_closed_again(library: Library, fo
 
 
 def test_file_of_a_newer_version_is_left_unchanged(library: Library, folder: Path) -> None:
-    newer = a_voice("Newer")
+    newer = create_voice("Newer")
     path = folder / f"{newer.id}.voice"
     folder.mkdir(exist_ok=True)
-    path.write_bytes(crafted(newer, version="9"))
+    path.write_bytes(create_voice_file(newer, version="9"))
     os.utime(path, (1.0, 1.0))
     assert [problem.file for problem in opened(folder).problems()] == [path.name]
     assert path.exists()
 
 
 def test_older_of_two_voice_files_keeps_the_duplicate_name(library: Library, folder: Path) -> None:
-    newer = library.add(a_voice("Clara", created_at=2.0))
-    older = a_voice("CLARA", created_at=1.0)
+    newer = library.add(create_voice("Clara", created_at=2.0))
+    older = create_voice("CLARA", created_at=1.0)
     (folder / f"{older.id}.voice").write_bytes(write_voice(older))
     assert [card.id for card in library.cards()] == [older.id]
     assert [problem.file for problem in library.problems()] == [f"{newer.id}.voice"]
@@ -396,9 +396,9 @@ def test_older_of_two_voice_files_keeps_the_duplicate_name(library: Library, fol
 
 
 def test_many_new_files_do_not_block_a_reader(library: Library, folder: Path) -> None:
-    library.add(a_voice("First"))
+    library.add(create_voice("First"))
     for number in range(3 * MAX_READS_PER_CALL):
-        voice = a_voice(f"Voice {number}")
+        voice = create_voice(f"Voice {number}")
         (folder / f"{voice.id}.voice").write_bytes(write_voice(voice))
     assert [len(library.cards()) for _ in range(4)] == [
         1 + MAX_READS_PER_CALL,
@@ -412,7 +412,7 @@ def test_many_new_files_do_not_block_a_reader(library: Library, folder: Path) ->
 def test_changes_by_another_process_are_seen(library: Library, folder: Path) -> None:
     other = opened(folder)
     for turn in range(20):
-        card = other.add(a_voice(f"Clara {turn}"))
+        card = other.add(create_voice(f"Clara {turn}"))
         assert library.find(card.id) == card
         assert library.find(other.change(card.id, Edit(name=f"Zoe {turn}")).name) is not None
         other.delete(card.id)
@@ -421,7 +421,7 @@ def test_changes_by_another_process_are_seen(library: Library, folder: Path) -> 
 
 @pytest.mark.slow
 def test_concurrent_writes_of_two_processes_lose_nothing(library: Library, folder: Path) -> None:
-    keeper = library.add(a_voice("Keeper"))
+    keeper = library.add(create_voice("Keeper"))
     commands = [[sys.executable, "-m", "tests.support.writers", "write", str(folder), who, "25"] for who in "AB"]
     writers = [subprocess.Popen(command, cwd=ROOT) for command in commands]
     threads = [threading.Thread(target=library.change, args=(keeper.id, Edit(name=f"Keeper {n}"))) for n in range(5)]
@@ -452,10 +452,10 @@ def test_killed_writer_leaves_the_old_or_the_new_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "reason"), [(errno.ENOSPC, "full"), (errno.EROFS, "cannot be written"), (errno.EIO, "an error")]
 )
-def test_failed_write_is_reported_and_changes_nothing(
+def test_failed_write_is_reported_and_leaves_stored_voices_unchanged(
     library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, reason: str
 ) -> None:
-    card = library.add(a_voice("Clara"))
+    card = library.add(create_voice("Clara"))
     before = library.export(card.id)
 
     def fail(_: int) -> None:
@@ -464,8 +464,8 @@ def test_failed_write_is_reported_and_changes_nothing(
     with monkeypatch.context() as broken:
         broken.setattr(os, "fsync", fail)
         for work in (
-            lambda: library.add(a_voice("Other")),
-            lambda: library.add(a_voice("Clara"), replace_id=card.id),
+            lambda: library.add(create_voice("Other")),
+            lambda: library.add(create_voice("Clara"), replace_id=card.id),
             lambda: library.change(card.id, Edit(name="Other")),
         ):
             with pytest.raises(StorageFailed, match=reason):
@@ -480,11 +480,11 @@ def test_folder_that_cannot_be_created_is_an_empty_library(tmp_path: Path) -> No
     library = opened(tmp_path / "file" / "voices")
     assert library.cards() == ()
     with pytest.raises(StorageFailed):
-        library.add(a_voice())
+        library.add(create_voice())
 
 
 def test_unusable_index_is_rebuilt(library: Library, folder: Path) -> None:
-    card = library.add(a_voice("Clara"))
+    card = library.add(create_voice("Clara"))
     library.close()
     for spoil in (lambda path: path.write_bytes(b"no database" * 1000), lambda path: path.unlink()):
         spoil(folder / FILE)
@@ -497,12 +497,12 @@ def test_unusable_index_is_rebuilt(library: Library, folder: Path) -> None:
     (folder / FILE).unlink()
     (folder / FILE).mkdir()  # The index file cannot be created, so the index is kept in memory.
     again = opened(folder)
-    assert again.add(a_voice("Other")).name == "Other"
+    assert again.add(create_voice("Other")).name == "Other"
     assert names(again) == ["Clara", "Other"]
 
 
 def test_outdated_index_is_corrected(library: Library, folder: Path) -> None:
-    first, second = library.add(a_voice("First")), library.add(a_voice("Second"))
+    first, second = library.add(create_voice("First")), library.add(create_voice("Second"))
     library.close()
     with sqlite3.connect(folder / FILE) as index:
         index.execute("UPDATE voices_2 SET version = 'old', card = replace(card, 'First', 'Wrong')")
@@ -511,7 +511,7 @@ def test_outdated_index_is_corrected(library: Library, folder: Path) -> None:
 
 
 def test_externally_damaged_file_is_refused_when_read(library: Library, folder: Path) -> None:
-    card = library.add(a_voice("Clara"))
+    card = library.add(create_voice("Clara"))
     with (folder / f"{card.id}.voice").open("r+b") as file:
         file.seek(-3, os.SEEK_END)
         file.write(b"\x7f")
@@ -521,7 +521,7 @@ def test_externally_damaged_file_is_refused_when_read(library: Library, folder: 
 
 
 def test_reader_does_not_wait_for_a_writer(library: Library) -> None:
-    card = library.add(a_voice("Clara"))
+    card = library.add(create_voice("Clara"))
     found: list[object] = []
     with library._writing():
         reader = threading.Thread(target=lambda: found.append(library.find("clara")))

@@ -22,7 +22,7 @@ from runtime.voices.voice import Consent, Voice, to_float, to_pcm
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, MAX_REFERENCE_S, read_voice, write_voice
 from tests.support.examples import examples
 from tests.support.signals import voice as signal
-from tests.support.voices import BOMBS, a_prompt, a_voice, crafted
+from tests.support.voices import BOMBS, create_prompt, create_voice, create_voice_file
 
 FIRST = Path(__file__).with_name("data") / "first_version.voice"  # This file has version 1, which has no tags.
 
@@ -56,7 +56,7 @@ def assert_same(one: Voice, other: Voice) -> None:
     ],
 )
 def test_written_voice_reads_back_equal(changes: dict[str, Any]) -> None:
-    made = a_voice(**changes)
+    made = create_voice(**changes)
     read = read_voice(write_voice(made))
     assert_same(read, made)
     assert all(prompt.x_vector.flags.writeable for prompt in read.prompts.values())
@@ -64,7 +64,7 @@ def test_written_voice_reads_back_equal(changes: dict[str, Any]) -> None:
 
 def test_voice_without_tags_is_compatible_with_older_readers() -> None:
     for tags, version in [((), b'"version":"1"'), (("calm",), b'"version":"2"')]:
-        assert version in write_voice(a_voice(tags=tags))
+        assert version in write_voice(create_voice(tags=tags))
 
 
 def test_voice_file_of_version_1_can_be_read() -> None:
@@ -81,7 +81,7 @@ def test_samples_on_the_16_bit_grid_are_preserved_exactly() -> None:
     assert np.corrcoef(loud, samples)[0, 1] > 0.999999  # The samples are scaled down and not clipped.
 
 
-SMALL = write_voice(a_voice(prompts={"abc": a_prompt()}, reference=np.arange(50, dtype=np.int16)))
+SMALL = write_voice(create_voice(prompts={"abc": create_prompt()}, reference=np.arange(50, dtype=np.int16)))
 
 
 def test_change_of_any_byte_is_detected() -> None:
@@ -176,19 +176,19 @@ def test_foreign_header_is_refused_with_its_reason(change: Callable[[dict[str, A
                 "abc": VoicePrompt(fingerprint="abc", x_vector=np.ones(4, np.float32), codes=np.full((2, 16), -1))
             }
         },
-        {"prompts": {str(number): a_prompt(str(number)) for number in range(MAX_PROMPTS + 1)}},
+        {"prompts": {str(number): create_prompt(str(number)) for number in range(MAX_PROMPTS + 1)}},
         {"reference": np.zeros(0, np.int16)},
     ],
 )
 def test_invalid_voice_with_a_valid_checksum_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(VoiceFileInvalid):
-        read_voice(write_voice(a_voice(**changes)))
+        read_voice(write_voice(create_voice(**changes)))
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
 def test_malicious_file_is_refused(bomb: dict[str, str]) -> None:
     with pytest.raises(VoiceFileInvalid):
-        read_voice(crafted(a_voice(), **bomb))
+        read_voice(create_voice_file(create_voice(), **bomb))
 
 
 @pytest.mark.parametrize(

@@ -398,7 +398,7 @@ def test_idle_context_times_out_and_releases_its_slot() -> None:
     assert driver.kinds() == ["final"]
 
 
-def test_idle_single_text_is_an_error() -> None:
+def test_idle_single_context_session_ends_with_an_error() -> None:
     clock = Clock()
     driver = elevenlabs(clock=clock, is_multi=False)
     spoken(driver, "Hello there")

@@ -85,7 +85,7 @@ def test_messages_sent_while_the_pipe_is_full_keep_their_order(ends: Ends) -> No
 @pytest.mark.parametrize(
     "size", [0, 1, MIN_SEPARATE_BYTES // 4 - 1, MIN_SEPARATE_BYTES // 4, MIN_SEPARATE_BYTES // 4 + 1, 3_000_001]
 )
-def test_arrays_round_trip_and_are_writable(ends: Ends, size: int) -> None:
+def test_arrays_sent_through_the_channel_are_unchanged_and_writable(ends: Ends, size: int) -> None:
     one, other = ends
     samples = np.linspace(-1, 1, size, dtype=np.float32)
     one.send(Prepare(7, Reference(samples=samples, text="Words."), Mode.BASE))
