@@ -16,9 +16,9 @@ from typing import NoReturn
 
 from runtime.errors import Failed, InvalidSetting, SpeechError
 from runtime.exits import Exit
-from runtime.knobs import override
 from runtime.option_names import message_with_options
 from runtime.request import Mode, Split
+from runtime.setting_fields import override
 from runtime.settings import Settings
 from runtime.shared.python_warnings import log_warnings
 from runtime.variables import warn_of_unknown

@@ -38,12 +38,12 @@ _OF_TESTS = (f"{PREFIX}TEST_", f"{PREFIX}TOUR", f"{PREFIX}RAYSERVICE_CRD")
 def of_the_runtime() -> frozenset[str]:
     """Return the names of all environment variables that the runtime or a cluster reads."""
     plain = {
-        knob.metadata["env"]
+        setting.metadata["env"]
         for group in (Limits, EngineSettings, ServerSettings, ClusterSettings)
-        for knob in fields(group)
+        for setting in fields(group)
     }
     prefixes = (PREFIX, *(f"{PREFIX}{mode.upper()}_" for mode in Mode))
-    of_modes = {prefix + knob.metadata["env"] for prefix in prefixes for knob in fields(ModeSettings)}
+    of_modes = {prefix + setting.metadata["env"] for prefix in prefixes for setting in fields(ModeSettings)}
     return frozenset({MODEL, *plain, *of_modes})
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from platformdirs import user_data_dir
 
 from runtime.errors import InvalidSetting
-from runtime.knobs import group_from_env, knob
+from runtime.setting_fields import group_from_env, setting
 from studio.transcribing.plugin import Choice
 
 # Default recogniser, used if it is installed. VOICEWRIGHT_TRANSCRIBER selects another recogniser or none.
@@ -24,42 +24,44 @@ TRANSCRIBER = "faster-whisper:base"
 class StoreSettings:
     """Settings of the studio's data store (docs/guide.md)."""
 
-    data: str = knob("", "VOICEWRIGHT_DATA", "data folder; empty: the user's")
-    visitors: str = knob(
+    data: str = setting("", "VOICEWRIGHT_DATA", "data folder; empty: the user's")
+    visitors: str = setting(
         "auto",
         "VOICEWRIGHT_VISITORS",
         "one: all visitors share a history; each: every visitor has their own; auto: each on a Hugging Face Space",
-        words=("auto", "one", "each"),
+        choices=("auto", "one", "each"),
     )
-    visitor_days: int = knob(30, "VOICEWRIGHT_VISITOR_DAYS", "days for which a visitor's data is kept", low=1)
-    bin_s: float = knob(86400.0, "VOICEWRIGHT_BIN_S", "seconds for which deleted items can be restored", low=1)
-    max_take_bytes: int = knob(
+    visitor_days: int = setting(30, "VOICEWRIGHT_VISITOR_DAYS", "days for which a visitor's data is kept", low=1)
+    bin_s: float = setting(86400.0, "VOICEWRIGHT_BIN_S", "seconds for which deleted items can be restored", low=1)
+    max_take_bytes: int = setting(
         32 * 2**20, "VOICEWRIGHT_MAX_TAKE_BYTES", "bytes of one take's samples, 48000 per second", low=48000
     )
-    max_takes: int = knob(1000, "VOICEWRIGHT_MAX_TAKES", "takes of one owner outside scripts; more are refused", low=1)
-    max_scripts: int = knob(200, "VOICEWRIGHT_MAX_SCRIPTS", "scripts of one owner", low=1)
-    max_store_bytes: int = knob(
+    max_takes: int = setting(
+        1000, "VOICEWRIGHT_MAX_TAKES", "takes of one owner outside scripts; more are refused", low=1
+    )
+    max_scripts: int = setting(200, "VOICEWRIGHT_MAX_SCRIPTS", "scripts of one owner", low=1)
+    max_store_bytes: int = setting(
         10 * 2**30, "VOICEWRIGHT_MAX_STORE_BYTES", "bytes of all stored data except voices", low=2**20
     )
-    visitor_store_bytes: int = knob(
+    visitor_store_bytes: int = setting(
         256 * 2**20,
         "VOICEWRIGHT_VISITOR_STORE_BYTES",
         "bytes that a visitor with their own history may store",
         low=2**20,
     )
-    address_store_bytes: int = knob(
+    address_store_bytes: int = setting(
         2**30,
         "VOICEWRIGHT_ADDRESS_STORE_BYTES",
         "bytes that all visitors from one address (IPv6: a /64 network) may store together",
         low=2**20,
     )
-    share_links: str = knob(
+    share_links: str = setting(
         "off",
         "VOICEWRIGHT_SHARE_LINKS",
         "on: owners may share takes by link",
-        words=("on", "off"),
+        choices=("on", "off"),
     )
-    max_export_s: float = knob(
+    max_export_s: float = setting(
         3600.0,
         "VOICEWRIGHT_MAX_EXPORT_S",
         "seconds of audio in one export of a visitor with their own history",
@@ -89,34 +91,34 @@ class StoreSettings:
 class VisitSettings:
     """Settings for visitors with separate histories, such as usage limits (docs/deploy.md)."""
 
-    host_key: str = knob(
+    host_key: str = setting(
         "", "VOICEWRIGHT_HOST_KEY", "key of the Host tab for other machines; empty: only the host's machine"
     )
-    sign_in: str = knob(
+    sign_in: str = setting(
         "optional",
         "VOICEWRIGHT_SIGN_IN",
         "sign-in of visitors, if a provider is set (OPENID_PROVIDER_URL)",
-        words=("optional", "required", "off"),
+        choices=("optional", "required", "off"),
     )
-    visitor_sockets: int = knob(3, "VOICEWRIGHT_VISITOR_SOCKETS", "open sockets of one visitor", low=1)
-    visitor_requests: int = knob(
+    visitor_sockets: int = setting(3, "VOICEWRIGHT_VISITOR_SOCKETS", "open sockets of one visitor", low=1)
+    visitor_requests: int = setting(
         4, "VOICEWRIGHT_VISITOR_REQUESTS", "HTTP speech requests in flight of one visitor", low=1
     )
-    frame_ancestors: str = knob(
+    frame_ancestors: str = setting(
         "",
         "VOICEWRIGHT_FRAME_ANCESTORS",
         "origins that may show the studio in a frame, separated by spaces",
     )
-    visitors_per_address: int = knob(
+    visitors_per_address: int = setting(
         8,
         "VOICEWRIGHT_VISITORS_PER_ADDRESS",
         "visitors of one address per day that have their own limits; the others share one; 0: unlimited",
         low=0,
     )
-    visitor_speech_s: float = knob(
+    visitor_speech_s: float = setting(
         0.0, "VOICEWRIGHT_VISITOR_SPEECH_S", "seconds of speech per visitor and day; 0: unlimited", low=0
     )
-    member_speech_s: float = knob(
+    member_speech_s: float = setting(
         0.0, "VOICEWRIGHT_MEMBER_SPEECH_S", "seconds of speech per signed-in visitor and day; 0: unlimited", low=0
     )
 

@@ -137,11 +137,11 @@ def page() -> str:
 
 
 def _rows(group: type[Any]) -> Iterator[str]:
-    for knob in fields(group):
-        name = knob.metadata["env"].removeprefix("VOICEWRIGHT_")
-        about, allowed = knob.metadata["about"], _range(knob)
+    for setting in fields(group):
+        name = setting.metadata["env"].removeprefix("VOICEWRIGHT_")
+        about, allowed = setting.metadata["about"], _range(setting)
         content = f"{about} ({allowed})" if allowed else about
-        cells = (_default(knob.default), content, _CHANGE_IF.get(name, "-"))
+        cells = (_default(setting.default), content, _CHANGE_IF.get(name, "-"))
         yield f"| `VOICEWRIGHT_{name}` | {' | '.join(cells)} |\n"
 
 
@@ -153,14 +153,14 @@ def _default(value: Any) -> str:
     return f"`{value}`" if isinstance(value, str) and value else str(value) or "empty"
 
 
-def _range(knob: Field[Any]) -> str:
+def _range(setting: Field[Any]) -> str:
     """Return the allowed values of a setting as Markdown.
 
     Values in the description, and ranges with only a lower bound, are not repeated.
     """
-    low, high, words = (knob.metadata[rule] for rule in ("low", "high", "words"))
-    if words and not all(word in knob.metadata["about"] for word in words):
-        return ", ".join(f"`{word}`" for word in words)
+    low, high, choices = (setting.metadata[rule] for rule in ("low", "high", "choices"))
+    if choices and not all(word in setting.metadata["about"] for word in choices):
+        return ", ".join(f"`{word}`" for word in choices)
     return f"{_number(low)} to {_number(high)}" if low is not None and high is not None else ""
 
 

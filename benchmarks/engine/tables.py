@@ -14,7 +14,7 @@ from benchmarks.common.metrics import percentiles
 from benchmarks.common.report import Row, Tables, log_step
 from benchmarks.engine.parts import Parts, timed
 from runtime.engine.execution.graphs import GraphKind
-from runtime.knobs import override
+from runtime.setting_fields import override
 from runtime.settings import Settings
 
 WARM_UP = 5

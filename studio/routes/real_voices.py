@@ -37,7 +37,7 @@ MAX_FLUENT_RTF = 0.8  # Maximum real-time factor at which speech streams without
 GB = 10**9
 # Fields of a plan that describe the machine.
 FACTS = ("device", "dtype", "quantize", "total", "free", "room", "problem")
-BIT_WORDS = next(knob.metadata["words"] for knob in fields(EngineSettings) if knob.name == "quantize")
+QUANTIZE_CHOICES = next(setting.metadata["choices"] for setting in fields(EngineSettings) if setting.name == "quantize")
 
 
 async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -245,8 +245,8 @@ def _bits(body: dict[str, Any]) -> str:
         InvalidConfig: `quantize` is not a valid value of the setting.
     """
     word = body.get("quantize", "")
-    if word != "" and word not in BIT_WORDS:
-        raise InvalidConfig(where="quantize", why=f"it must be {', '.join(BIT_WORDS)}", param="quantize")
+    if word != "" and word not in QUANTIZE_CHOICES:
+        raise InvalidConfig(where="quantize", why=f"it must be {', '.join(QUANTIZE_CHOICES)}", param="quantize")
     return str(word)
 
 

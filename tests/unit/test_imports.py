@@ -17,8 +17,8 @@ OURS = ("voicewright", "runtime", "studio", "presets", "benchmarks", "tests", "t
 ROOMS = ("runtime", "studio", "presets", "clients/python")
 
 VALUES = (
-    *("runtime.errors", "runtime.request", "runtime.knobs", "runtime.settings", "runtime.shipped", "runtime.version"),
-    *("runtime.published", "runtime.exits", "runtime.variables"),
+    *("runtime.errors", "runtime.request", "runtime.settings", "runtime.setting_fields", "runtime.shipped"),
+    *("runtime.version", "runtime.published", "runtime.exits", "runtime.variables"),
 )
 SHARED = (*VALUES, "runtime.shared")
 ENGINE = (*SHARED, "runtime.device", "runtime.model")
@@ -27,8 +27,8 @@ ENGINE = (*SHARED, "runtime.device", "runtime.model")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/errors.py": (),
     "runtime/request.py": ("runtime.errors",),
-    "runtime/knobs.py": ("runtime.errors",),
-    "runtime/settings.py": ("runtime.errors", "runtime.request", "runtime.shipped", "runtime.knobs"),
+    "runtime/setting_fields.py": ("runtime.errors",),
+    "runtime/settings.py": ("runtime.errors", "runtime.request", "runtime.shipped", "runtime.setting_fields"),
     "runtime/variables.py": ("runtime.request", "runtime.settings"),
     "runtime/shipped.py": (),
     "runtime/published.py": ("runtime.request",),

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import InvalidSetting
-from runtime.knobs import override
 from runtime.request import Mode
+from runtime.setting_fields import override
 from runtime.settings import (
     DEMO_CHECKPOINT,
     ClusterSettings,
@@ -29,13 +29,13 @@ from tests.support.examples import examples
 from tools import settings_page
 
 GROUPS = (Limits, EngineSettings, ServerSettings, ClusterSettings)
-KNOBS = [(group, knob) for group in GROUPS for knob in fields(group)]
+SETTINGS = [(group, setting) for group in GROUPS for setting in fields(group)]
 # The code that uses a text value also validates it.
-NUMBERS = [knob for _, knob in KNOBS if not isinstance(knob.default, str)]
+NUMBERS = [setting for _, setting in SETTINGS if not isinstance(setting.default, str)]
 
 PATTERNED = {"sound_graphs": "32x16,8x4"}
 
-per_knob = pytest.mark.parametrize(("group", "knob"), KNOBS, ids=[knob.name for _, knob in KNOBS])
+per_setting = pytest.mark.parametrize(("group", "setting"), SETTINGS, ids=[setting.name for _, setting in SETTINGS])
 
 
 def group_of(settings: Settings, group: type) -> Any:
@@ -56,52 +56,52 @@ def test_limits_have_their_documented_defaults() -> None:
 
 
 def test_environment_names_are_unique_and_prefixed() -> None:
-    names = [knob.metadata["env"] for _, knob in KNOBS]
+    names = [setting.metadata["env"] for _, setting in SETTINGS]
     assert len(set(names)) == len(names)
     assert all(name.startswith("VOICEWRIGHT_") for name in names)
 
 
-@per_knob
-def test_every_setting_has_a_description_and_a_default_in_range(group: type, knob: Any) -> None:
-    assert len(knob.metadata["about"]) > 10
-    low, high = knob.metadata["low"], knob.metadata["high"]
-    assert low is None or knob.default >= low
-    assert high is None or knob.default <= high
+@per_setting
+def test_every_setting_has_a_description_and_a_default_in_range(group: type, setting: Any) -> None:
+    assert len(setting.metadata["about"]) > 10
+    low, high = setting.metadata["low"], setting.metadata["high"]
+    assert low is None or setting.default >= low
+    assert high is None or setting.default <= high
 
 
-@per_knob
-def test_environment_overrides_defaults(group: type, knob: Any) -> None:
-    value: Any = "words" if isinstance(knob.default, str) else type(knob.default)(knob.default + 1)
-    if knob.metadata["high"] is not None:
-        value = min(value, type(knob.default)(knob.metadata["high"]))
-    if knob.metadata["words"]:
-        value = knob.metadata["words"][-1]
-    if knob.metadata["pattern"]:
-        value = PATTERNED[knob.name]
-    settings = Settings.from_env({knob.metadata["env"]: str(value)})
-    assert getattr(group_of(settings, group), knob.name) == value
-    assert type(getattr(group_of(settings, group), knob.name)) is type(knob.default)
+@per_setting
+def test_environment_overrides_defaults(group: type, setting: Any) -> None:
+    value: Any = "words" if isinstance(setting.default, str) else type(setting.default)(setting.default + 1)
+    if setting.metadata["high"] is not None:
+        value = min(value, type(setting.default)(setting.metadata["high"]))
+    if setting.metadata["choices"]:
+        value = setting.metadata["choices"][-1]
+    if setting.metadata["pattern"]:
+        value = PATTERNED[setting.name]
+    settings = Settings.from_env({setting.metadata["env"]: str(value)})
+    assert getattr(group_of(settings, group), setting.name) == value
+    assert type(getattr(group_of(settings, group), setting.name)) is type(setting.default)
 
 
-@pytest.mark.parametrize("knob", NUMBERS, ids=lambda knob: knob.name)
-def test_non_numeric_value_is_refused_by_name(knob: Any) -> None:
+@pytest.mark.parametrize("setting", NUMBERS, ids=lambda setting: setting.name)
+def test_non_numeric_value_is_refused_by_name(setting: Any) -> None:
     for text in ("many", "", "1e", "nan", "inf"):
         with pytest.raises(InvalidSetting) as caught:
-            Settings.from_env({knob.metadata["env"]: text})
-        assert str(caught.value).startswith(f"{knob.metadata['env']} is ")
+            Settings.from_env({setting.metadata["env"]: text})
+        assert str(caught.value).startswith(f"{setting.metadata['env']} is ")
         assert " it must be a" in str(caught.value)
         assert not re.search(r"\ba int\b|\bfloat\b", str(caught.value))
 
 
-@per_knob
-def test_value_out_of_range_is_refused(group: type, knob: Any) -> None:
-    for bound, step in ((knob.metadata["low"], -1), (knob.metadata["high"], 1)):
+@per_setting
+def test_value_out_of_range_is_refused(group: type, setting: Any) -> None:
+    for bound, step in ((setting.metadata["low"], -1), (setting.metadata["high"], 1)):
         if bound is None:
             continue
-        with pytest.raises(InvalidSetting, match=rf"^{knob.metadata['env']} is .* it must be at"):
-            Settings.from_env({knob.metadata["env"]: str(type(knob.default)(bound + step))})
-        with pytest.raises(InvalidSetting, match=knob.name):
-            override(group(), **{knob.name: bound + step})
+        with pytest.raises(InvalidSetting, match=rf"^{setting.metadata['env']} is .* it must be at"):
+            Settings.from_env({setting.metadata["env"]: str(type(setting.default)(bound + step))})
+        with pytest.raises(InvalidSetting, match=setting.name):
+            override(group(), **{setting.name: bound + step})
 
 
 def test_command_line_overrides_environment_and_none_is_ignored() -> None:
@@ -141,10 +141,12 @@ def test_mode_settings_override_general_settings() -> None:
         Settings.from_env({"VOICEWRIGHT_BASE_PREFILLS": "-1"})
 
 
-@pytest.mark.parametrize("knob", [knob for _, knob in KNOBS if knob.metadata["words"]], ids=lambda knob: knob.name)
-def test_value_outside_the_choices_is_refused(knob: Any) -> None:
-    with pytest.raises(InvalidSetting, match=rf"^{knob.metadata['env']} is 'sometimes': .* or "):
-        Settings.from_env({knob.metadata["env"]: "sometimes"})
+@pytest.mark.parametrize(
+    "setting", [setting for _, setting in SETTINGS if setting.metadata["choices"]], ids=lambda setting: setting.name
+)
+def test_value_outside_the_choices_is_refused(setting: Any) -> None:
+    with pytest.raises(InvalidSetting, match=rf"^{setting.metadata['env']} is 'sometimes': .* or "):
+        Settings.from_env({setting.metadata["env"]: "sometimes"})
 
 
 def test_shape_pairs_are_parsed_and_anything_else_is_refused() -> None:
@@ -155,14 +157,14 @@ def test_shape_pairs_are_parsed_and_anything_else_is_refused() -> None:
             Settings.from_env({"VOICEWRIGHT_SOUND_GRAPHS": text})
 
 
-def values_of(knob: Any) -> st.SearchStrategy[Any]:
+def values_of(setting: Any) -> st.SearchStrategy[Any]:
     """Return a Hypothesis strategy for the values of a setting."""
-    low, high, words, pattern = (knob.metadata[rule] for rule in ("low", "high", "words", "pattern"))
-    if words:
-        return st.sampled_from(words)
+    low, high, choices, pattern = (setting.metadata[rule] for rule in ("low", "high", "choices", "pattern"))
+    if choices:
+        return st.sampled_from(choices)
     if pattern:
         return st.from_regex(pattern[0], fullmatch=True)
-    match knob.default:
+    match setting.default:
         case bool():
             return st.booleans()
         case int():
@@ -174,7 +176,7 @@ def values_of(knob: Any) -> st.SearchStrategy[Any]:
 
 
 def groups_of(group: type) -> st.SearchStrategy[Any]:
-    return st.builds(group, **{knob.name: values_of(knob) for knob in fields(group)})
+    return st.builds(group, **{setting.name: values_of(setting) for setting in fields(group)})
 
 
 PATHS = st.text(st.characters(exclude_categories=["Cs", "Z", "Cc"]), min_size=1).filter(lambda word: not word.isspace())
@@ -197,9 +199,11 @@ def test_settings_round_trip_through_the_environment(ours: Settings, others: Set
 
 
 def test_every_setting_and_the_checkpoints_are_written_to_the_environment() -> None:
-    per_mode = [f"VOICEWRIGHT_{mode.upper()}_{knob.metadata['env']}" for mode in Mode for knob in fields(ModeSettings)]
+    per_mode = [
+        f"VOICEWRIGHT_{mode.upper()}_{setting.metadata['env']}" for mode in Mode for setting in fields(ModeSettings)
+    ]
     assert sorted(Settings().as_env()) == sorted(
-        ["VOICEWRIGHT_MODEL", *per_mode, *(knob.metadata["env"] for _, knob in KNOBS)]
+        ["VOICEWRIGHT_MODEL", *per_mode, *(setting.metadata["env"] for _, setting in SETTINGS)]
     )
 
 
@@ -228,7 +232,7 @@ def test_unknown_variable_is_reported_with_the_nearest_known_one(caplog: pytest.
 
 def test_every_variable_in_use_is_known() -> None:
     assert set(Settings().as_env()) | {"VOICEWRIGHT_PREFILLS"} <= of_the_runtime()
-    page_settings = {knob.metadata["env"] for group in (StoreSettings, VisitSettings) for knob in fields(group)}
+    page_settings = {setting.metadata["env"] for group in (StoreSettings, VisitSettings) for setting in fields(group)}
     assert page_settings | {"VOICEWRIGHT_RUNTIME_URL", "VOICEWRIGHT_TRANSCRIBER"} == OF_THE_STUDIO
     root = Path(__file__).resolve().parents[2]
     read = {

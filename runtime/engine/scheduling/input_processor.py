@@ -279,10 +279,10 @@ def _fill(text_stream: TextStream, text: str, admission: Admission, tokenizer: T
 
 def _check_numbers(request: SpeechRequest) -> None:
     _check_bounds("seed", request.seed, SEEDS)
-    for knob in fields(Sampling):
-        bounds = BOUNDS.get(knob.name.removeprefix("predictor_"))
+    for parameter in fields(Sampling):
+        bounds = BOUNDS.get(parameter.name.removeprefix("predictor_"))
         if bounds is not None:
-            _check_bounds(knob.name, getattr(request.sampling, knob.name), bounds)
+            _check_bounds(parameter.name, getattr(request.sampling, parameter.name), bounds)
 
 
 def _check_bounds(name: str, value: float | None, bounds: tuple[float, float]) -> None:

@@ -56,9 +56,9 @@ async def test_host_on_this_machine_gets_all_host_data() -> None:
     assert (status, fields["checkpoints"], fields["own"], fields["changing"]) == (200, ["one"], True, False)
     assert (fields["models"], fields["figures"], fields["ports"]) == ([], None, {})  # The runtime is not running yet.
     assert set(fields["memory"] or {}) in ({"own", "available"}, set())
-    knobs = {setting["env"]: setting for setting in fields["settings"]}
-    assert knobs["VOICEWRIGHT_MAX_TEXT_CHARS"]["value"] == 4096
-    assert knobs["VOICEWRIGHT_VISITORS"]["group"] == "store"
+    settings = {setting["env"]: setting for setting in fields["settings"]}
+    assert settings["VOICEWRIGHT_MAX_TEXT_CHARS"]["value"] == 4096
+    assert settings["VOICEWRIGHT_VISITORS"]["group"] == "store"
 
 
 async def test_another_local_user_is_not_the_host(monkeypatch: pytest.MonkeyPatch) -> None:

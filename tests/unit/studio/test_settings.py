@@ -114,15 +114,15 @@ def test_non_local_bind_address_is_refused() -> None:
 STORE = fields(StoreSettings)
 
 
-@pytest.mark.parametrize("knob", STORE, ids=lambda knob: knob.name)
-def test_every_store_limit_can_be_set(knob: Field[Any]) -> None:
-    default, words, low = knob.default, knob.metadata["words"], knob.metadata["low"]
-    value = words[-1] if words else "here" if isinstance(default, str) else type(default)(default + 1)
-    read = StudioSettings.from_command_line([], {knob.metadata["env"]: str(value)})
-    assert getattr(read.store, knob.name) == value
+@pytest.mark.parametrize("field", STORE, ids=lambda field: field.name)
+def test_every_store_limit_can_be_set(field: Field[Any]) -> None:
+    default, choices, low = field.default, field.metadata["choices"], field.metadata["low"]
+    value = choices[-1] if choices else "here" if isinstance(default, str) else type(default)(default + 1)
+    read = StudioSettings.from_command_line([], {field.metadata["env"]: str(value)})
+    assert getattr(read.store, field.name) == value
     if low is not None:
         with pytest.raises(InvalidSetting, match="at least"):
-            StudioSettings.from_command_line([], {knob.metadata["env"]: str(type(default)(low - 1))})
+            StudioSettings.from_command_line([], {field.metadata["env"]: str(type(default)(low - 1))})
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_every_language_has_the_same_keys_and_placeholders(language: str) -> Non
 def test_other_languages_explain_every_host_setting(
     language: str,
 ) -> None:
-    descriptions = {f"settings.{knob['env']}": knob["about"] for knob in describe_settings(StudioSettings())}
+    descriptions = {f"settings.{setting['env']}": setting["about"] for setting in describe_settings(StudioSettings())}
     theirs = {key: sentence for key, sentence in words(language).items() if key.startswith("settings.")}
     assert theirs.keys() == descriptions.keys()
     assert [key for key, sentence in theirs.items() if not sentence.strip() or sentence == descriptions[key]] == []

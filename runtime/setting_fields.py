@@ -20,14 +20,14 @@ TYPE_NAMES = {bool: "a yes or no", int: "a whole number", float: "a number"}  # 
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 
 
-def knob(
+def setting(
     default: Any,
     env: str,
     about: str,
     *,
     low: float | None = None,
     high: float | None = None,
-    words: tuple[str, ...] = (),
+    choices: tuple[str, ...] = (),
     pattern: tuple[str, str] | None = None,
 ) -> Any:
     """Declare a setting as a dataclass field.
@@ -38,10 +38,10 @@ def knob(
         about: Description of the setting with its unit.
         low: Minimum value.
         high: Maximum value.
-        words: Allowed values.
+        choices: Allowed values.
         pattern: Regular expression that the whole text must match, and its description for error messages.
     """
-    rules = {"low": low, "high": high, "words": words, "pattern": pattern}
+    rules = {"low": low, "high": high, "choices": choices, "pattern": pattern}
     return field(default=default, metadata={"env": env, "about": about, **rules})
 
 
@@ -66,14 +66,14 @@ def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "",
     """
     values: dict[str, Any] = {}
     named: dict[str, str] = {}
-    for knob_ in fields(group):
-        name = named[knob_.name] = prefix + knob_.metadata["env"]
+    for item in fields(group):
+        name = named[item.name] = prefix + item.metadata["env"]
         text = env.get(name)
         if text is None:
             continue
-        kind: type = type(knob_.default)
+        kind: type = type(item.default)
         try:
-            values[knob_.name] = _truth(text) if kind is bool else kind(text)
+            values[item.name] = _parse_bool(text) if kind is bool else kind(text)
         except ValueError:
             raise InvalidSetting(name=name, value=repr(text), why=f"it must be {TYPE_NAMES[kind]}") from None
     return _checked(replace(base or group(), **values), named)
@@ -82,17 +82,17 @@ def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "",
 def group_as_env(group: DataclassInstance, prefix: str = "") -> dict[str, str]:
     """Return the settings of a group as environment variables that `group_from_env` can read."""
     return {
-        prefix + knob_.metadata["env"]: _word(getattr(group, knob_.name), type(knob_.default))
-        for knob_ in fields(group)
+        prefix + item.metadata["env"]: _format_value(getattr(group, item.name), type(item.default))
+        for item in fields(group)
     }
 
 
-def _word(value: Any, kind: type) -> str:
+def _format_value(value: Any, kind: type) -> str:
     """Format a value as text that is parsed back to the same value."""
     return str(int(value)) if kind is bool else str(kind(value))
 
 
-def _truth(text: str) -> bool:
+def _parse_bool(text: str) -> bool:
     word = text.strip().lower()
     if word not in TRUE | FALSE:
         raise ValueError
@@ -105,15 +105,15 @@ def _checked(group: Group, named: Mapping[str, str]) -> Group:
     Args:
         named: Names of the settings in error messages, by field name.
     """
-    for knob_ in fields(group):
-        name = named.get(knob_.name, knob_.name)
-        value, low, high = getattr(group, knob_.name), knob_.metadata["low"], knob_.metadata["high"]
+    for item in fields(group):
+        name = named.get(item.name, item.name)
+        value, low, high = getattr(group, item.name), item.metadata["low"], item.metadata["high"]
         if isinstance(value, float) and not isfinite(value):
             raise InvalidSetting(name=name, value=value, why="it must be a finite number")
-        words = knob_.metadata["words"]
-        if words and value not in words:
-            raise InvalidSetting(name=name, value=repr(value), why=f"it must be {' or '.join(words)}")
-        pattern = knob_.metadata["pattern"]
+        choices = item.metadata["choices"]
+        if choices and value not in choices:
+            raise InvalidSetting(name=name, value=repr(value), why=f"it must be {' or '.join(choices)}")
+        pattern = item.metadata["pattern"]
         if pattern and not re.fullmatch(pattern[0], value):
             raise InvalidSetting(name=name, value=repr(value), why=f"it must be {pattern[1]}")
         if low is not None and value < low:
