@@ -169,7 +169,7 @@ class EngineSettings:
     )
 
     @property
-    def sound_shapes(self) -> tuple[tuple[int, int], ...]:
+    def code2wav_graph_shapes(self) -> tuple[tuple[int, int], ...]:
         """Return the Code2Wav batch shapes in ``sound_graphs`` as pairs (frames, batch size).
 
         An empty result selects the default shapes.

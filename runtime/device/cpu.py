@@ -162,13 +162,13 @@ class CpuDevice:
     def stream(self, stream: Stream) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def mark(self) -> Event:
+    def record_event(self) -> Event:
         return CompletedEvent()
 
-    def wait(self, event: Event) -> None:
+    def wait_event(self, event: Event) -> None:
         """Return immediately, because all earlier work is complete."""
 
-    def precompile(self, works: Iterable[Callable[[], object]]) -> None:
+    def precompile(self, functions: Iterable[Callable[[], object]]) -> None:
         """Do nothing, because no kernels are compiled."""
 
     def capture(self, work: Callable[[], ResultT], stream: Stream) -> Graph[ResultT]:

@@ -70,16 +70,16 @@ class CudaDevice(CpuDevice):
     def stream(self, stream: Stream) -> AbstractContextManager[None]:
         return torch.cuda.stream(self._streams[stream])
 
-    def mark(self) -> Event:
+    def record_event(self) -> Event:
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         return event
 
-    def wait(self, event: Event) -> None:
+    def wait_event(self, event: Event) -> None:
         assert isinstance(event, torch.cuda.Event)
         torch.cuda.current_stream().wait_event(event)
 
-    def precompile(self, works: Iterable[Callable[[], object]]) -> None:
+    def precompile(self, functions: Iterable[Callable[[], object]]) -> None:
         if self._kernels is None:
             return
         from runtime.device.kernels.compiling import compile_all
@@ -87,18 +87,18 @@ class CudaDevice(CpuDevice):
         began = time.monotonic()
         try:
             with self._capture_lock:  # No other checkpoint may launch kernels in the meantime.
-                count = compile_all(works)
+                count = compile_all(functions)
             log.info("%d kernels compiled in %.1f s", count, time.monotonic() - began)
         except Exception:
             log.exception("kernels could not be compiled in parallel; each is compiled at its first launch")
         # Wait for this thread's stream here, because a later graph capture does not wait for it.
-        self.mark().synchronize()
+        self.record_event().synchronize()
 
     def capture(self, work: Callable[[], ResultT], stream: Stream) -> Graph[ResultT]:
         capture_stream = self._capturing[stream]  # A graph inherits the priority of its capture stream.
-        filled = self.mark()
+        filled = self.record_event()
         with self._capture_lock, torch.cuda.stream(capture_stream):
-            self.wait(filled)  # The caller's stream may still be writing the inputs.
+            self.wait_event(filled)  # The caller's stream may still be writing the inputs.
             work()  # The first run compiles kernels and lets libraries choose their algorithms.
             capture_stream.synchronize()
             graph = torch.cuda.CUDAGraph()

@@ -128,16 +128,16 @@ class Device(Protocol):
     def stream(self, stream: Stream) -> AbstractContextManager[None]:
         """Return a context manager that queues the device work of a ``with`` block on `stream`."""
 
-    def mark(self) -> Event:
+    def record_event(self) -> Event:
         """Record an event on the current stream, after all work that is queued there."""
 
-    def wait(self, event: Event) -> None:
+    def wait_event(self, event: Event) -> None:
         """Make the current stream wait for an event of another stream.
 
         The host does not wait.
         """
 
-    def precompile(self, works: Iterable[Callable[[], object]]) -> None:
+    def precompile(self, functions: Iterable[Callable[[], object]]) -> None:
         """Compile the kernels that the given functions launch, before their graphs are captured.
 
         Each function is called once. Its results are undefined and must not be used.

@@ -40,7 +40,7 @@ class MpsDevice(CpuDevice):
     def __init__(self) -> None:
         self.torch_device = torch.device("mps")
 
-    def mark(self) -> Event:
+    def record_event(self) -> Event:
         return QueueEmptyEvent()
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:

@@ -128,20 +128,20 @@ class NpuDevice(CpuDevice):
     def stream(self, stream: Stream) -> AbstractContextManager[None]:
         return self._npu.stream(self.streams[stream])
 
-    def mark(self) -> Event:
+    def record_event(self) -> Event:
         event = self._npu.Event()
         event.record()
         return event
 
-    def wait(self, event: Event) -> None:
+    def wait_event(self, event: Event) -> None:
         self._npu.current_stream().wait_event(event)
 
     def capture(self, work: Callable[[], ResultT], stream: Stream) -> Graph[ResultT]:
         npu, capture_stream = self._npu, self.capturing[stream]
         assert not npu.is_current_stream_capturing(), "a capture cannot begin inside another capture"
-        filled = self.mark()
+        filled = self.record_event()
         with self._capture_lock, npu.stream(capture_stream):
-            self.wait(filled)  # The caller's stream may still be writing the inputs.
+            self.wait_event(filled)  # The caller's stream may still be writing the inputs.
             for _ in range(WARM_UP_RUNS):
                 work()
             capture_stream.synchronize()

@@ -106,7 +106,7 @@ class EngineCore:
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
         code2wav_dtype = choose_code2wav_dtype(engine.sound_dtype, device, dtype, checkpoint.quantization)
         self.code2wav_streams = Code2WavStreams(
-            code2wav, slots, device, code2wav_dtype, graphs=graphs, shapes=engine.sound_shapes
+            code2wav, slots, device, code2wav_dtype, graphs=graphs, shapes=engine.code2wav_graph_shapes
         )
         self.scheduler = Scheduler(
             frame_s=self.frame_s,
@@ -445,7 +445,7 @@ class EngineCore:
             is_complete = [stop == len(prompt.embeds) for stop, (_, prompt, _) in zip(stops, chunks, strict=True)]
             if not all(is_complete):
                 with self.device.stream(Stream.PROMPTS):
-                    self.in_flight.add(Stream.PROMPTS, slots[np.logical_not(is_complete)], self.device.mark())
+                    self.in_flight.add(Stream.PROMPTS, slots[np.logical_not(is_complete)], self.device.record_event())
             if any(is_complete):
                 prompts = [prompt for (_, prompt, _), is_last in zip(chunks, is_complete, strict=True) if is_last]
                 complete = [sequence for sequence, is_last in zip(sequences, is_complete, strict=True) if is_last]

@@ -25,7 +25,7 @@ def launched(slots: Slots, result: FrameResult, device: Device) -> LaunchedFrame
     output = torch.from_numpy(np.column_stack((result.codes, result.ended, result.finite)).astype(np.int64))
     memory = device.host_memory(*output.shape, dtype=torch.int64)
     device.to_host(output, memory)
-    return LaunchedFrame(slots, memory, device.mark())
+    return LaunchedFrame(slots, memory, device.record_event())
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,10 @@ class HangingDevice(CpuDevice):
     def go_on(self) -> None:
         self.flows.set()
 
-    def mark(self) -> Event:
+    def record_event(self) -> Event:
         if self._hangs == "at once":
             self.flows.wait()
-            return super().mark()
+            return super().record_event()
         return Arrival(self.flows)
 
 

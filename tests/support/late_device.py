@@ -97,10 +97,10 @@ class LateDevice(CpuDevice):
         finally:
             self._mine.stream = before
 
-    def mark(self) -> Event:
+    def record_event(self) -> Event:
         return LateEvent(self, self._current, self.asked[self._current])
 
-    def wait(self, event: Event) -> None:
+    def wait_event(self, event: Event) -> None:
         assert isinstance(event, LateEvent)
         self.enqueue(lambda: self.run_until(event.stream, event.at))
 

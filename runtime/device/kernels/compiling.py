@@ -68,7 +68,7 @@ class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no typ
         return PENDING_KERNEL
 
 
-def compile_all(works: Iterable[Callable[[], object]]) -> int:
+def compile_all(functions: Iterable[Callable[[], object]]) -> int:
     """Compile all kernels that the given functions launch, and return the number of kernels.
 
     The functions are called with kernel launches disabled. Therefore they must not use a kernel's output on the host or
@@ -83,8 +83,8 @@ def compile_all(works: Iterable[Callable[[], object]]) -> int:
         Precompiling(threads) as precompiling,
         torch.inference_mode(),
     ):
-        for work in works:
-            work()
+        for function in functions:
+            function()
         return len(precompiling.future_kernels)
 
 

@@ -114,7 +114,7 @@ class Code2WavGraph:
             self._inputs.copy_(self._numbers, non_blocking=True)
             self._graph.replay()
             self._device.to_host(self._graph.result, self._outputs)
-            event = self._device.mark()
+            event = self._device.record_event()
         event.synchronize()
         return self._outputs[:count]
 
@@ -134,7 +134,7 @@ class Code2WavGraph:
         self._graph.replay()
         outputs = self._device.host_memory(*self._graph.result.shape, dtype=torch.int16)
         self._device.to_host(self._graph.result, outputs)
-        return outputs, self._device.mark()
+        return outputs, self._device.record_event()
 
 
 class Code2WavGraphs:

@@ -128,7 +128,7 @@ class Code2WavStreams:
                 voice.stream_state = voice.stream_state or self.after(voice.codes)
                 parity, frames = voice.stream_state.parity, voice.stream_state.frames
                 self.network.write_state(slot, voice.stream_state.state)
-            self._last[slot] = stream, self.device.mark()
+            self._last[slot] = stream, self.device.record_event()
         self._rows[slot, 1:] = parity, frames
 
     def can_launch_first_audio(self, voice: ClonedVoice | None) -> bool:
@@ -263,7 +263,7 @@ class Code2WavStreams:
         for slot in slots:
             other, event = self._last.pop(slot, (stream, None))
             if event is not None and other is not stream:
-                self.device.wait(event)
+                self.device.wait_event(event)
 
     def _eagerly(self, rows: NDArray[np.int64], codes: Tensor, stream: Stream) -> Tensor:
         device = self.device.torch_device

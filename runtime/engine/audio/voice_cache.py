@@ -200,7 +200,7 @@ class VoiceCache:
         if voice.codes is not None:
             with self.device.stream(Stream.VOICES):
                 voice.stream_state = self._compute_stream_state(voice.codes)
-                self.device.mark().synchronize()
+                self.device.record_event().synchronize()
         return voice
 
     def read(self, reference: Reference, key: str) -> ClonedVoice:
@@ -212,7 +212,7 @@ class VoiceCache:
             voice = self._read(reference, key)
             # This thread waits until the voice is encoded. Device streams that use the voice do not wait for this
             # thread's stream.
-            self.device.mark().synchronize()
+            self.device.record_event().synchronize()
         return voice
 
     @torch.inference_mode()

@@ -205,8 +205,8 @@ def _take_turns(modules: nn.ModuleList, count: int) -> None:
 
 def _sound_units(dtype: torch.dtype) -> Callable[[], Tensor]:
     """Return a function that runs two of Code2Wav's residual units for one frame."""
-    works = [_residual_unit(rows, width, dtype) for rows, width in SOUND_UNITS]
-    return lambda: torch.stack([work() for work in works]).sum()
+    calls = [_residual_unit(rows, width, dtype) for rows, width in SOUND_UNITS]
+    return lambda: torch.stack([call() for call in calls]).sum()
 
 
 def _residual_unit(rows: int, width: int, dtype: torch.dtype) -> Callable[[], Tensor]:

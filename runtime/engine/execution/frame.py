@@ -118,7 +118,7 @@ class Frame:
             self.slot_cache.tables[True] = self._source_tables.addresses
             # This thread waits until the tables are written, because the frame stream does not wait for this thread's
             # stream.
-            self.device.mark().synchronize()
+            self.device.record_event().synchronize()
 
     def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None, *, plain: bool = False) -> Tensor:
         """Generate the next frame of sequences that already have a frame, and return the output.

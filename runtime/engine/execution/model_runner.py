@@ -245,7 +245,7 @@ class ModelRunner:
     def _after_last_frame(self, slot: int) -> None:
         """Make the current stream wait for the last frame of a slot."""
         if (event := self._last_of.pop(slot, None)) is not None:
-            self.device.wait(event)
+            self.device.wait_event(event)
 
     def _prefill_together(self, chunks: list[Chunk]) -> None:
         """Prefill chunks together, in as few launches as the available shapes allow."""
@@ -361,7 +361,7 @@ class ModelRunner:
         """Start to copy a frame's output to the host, and return an event for the end of the copy."""
         try:
             self.device.to_host(output, memory)
-            return self.device.mark()
+            return self.device.record_event()
         except Exception as error:
             raise UnreadableFrame from error
 

@@ -116,7 +116,7 @@ class CheckpointLoader:
         core = self._new_core(checkpoint, slots, length, entry.waiting)
         # This thread waits until the weights are ready. Device streams that use the weights do not wait for this
         # thread's stream.
-        device.mark().synchronize()
+        device.record_event().synchronize()
         self.prepare_thread(checkpoint)
         warm_up(core, on_step)
         free_after = device.free_bytes()

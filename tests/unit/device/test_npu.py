@@ -110,9 +110,9 @@ def test_every_task_kind_has_a_stream_and_urgent_tasks_have_high_priority(npu: N
 
 def test_stream_waits_for_the_event_of_another_stream(npu: NpuDevice) -> None:
     with npu.stream(Stream.PROMPTS):
-        event: Any = npu.mark()
+        event: Any = npu.record_event()
     with npu.stream(Stream.FRAMES):
-        npu.wait(event)
+        npu.wait_event(event)
     assert event.query()
     assert event.recorded is npu.streams[Stream.PROMPTS]
     assert npu.streams[Stream.FRAMES].waited_for == 1
@@ -144,7 +144,7 @@ def test_host_memory_is_pinned(npu: NpuDevice, monkeypatch: pytest.MonkeyPatch) 
 
 def test_thread_that_waits_for_events_gets_a_device_context(npu: NpuDevice) -> None:
     """A thread without a device context cannot wait for an event."""
-    event, woken = npu.mark(), threading.Event()
+    event, woken = npu.record_event(), threading.Event()
     with ThreadPoolExecutor(1) as another, pytest.raises(Misuse, match="no context of the device"):
         another.submit(event.synchronize).result()
     waiter = CompletionWaiter(woken.set, npu.enter_thread)

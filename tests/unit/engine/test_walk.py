@@ -86,7 +86,7 @@ class Stand:
     def launch_first_audio(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
         sane = torch.zeros(1, dtype=torch.int16)
         sounds = [torch.cat([row[:1].to(torch.int16).repeat(1920), sane]) for row in codes]
-        return [FirstAudio(sound, 1920, self.device.mark()) for sound in sounds]
+        return [FirstAudio(sound, 1920, self.device.record_event()) for sound in sounds]
 
     def decode(self, slots: Sequence[int], codes: Any, stream: Stream, **_: bool) -> list[bytes | None]:
         return [np.repeat(row[:, 0], 1920).astype(np.int16).tobytes() for row in codes.numpy()]
