@@ -19,8 +19,8 @@ from runtime.server.pronunciations.schema import (
     ChangedDictionary,
     DeletedDictionary,
     DictionaryList,
-    KeptDictionary,
     NewDictionary,
+    StoredDictionary,
 )
 from runtime.server.text.pronunciations import Pronunciation
 from runtime.server.wire import Reply, checked
@@ -46,7 +46,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return {"object": "list", "data": data}
 
     @app.post(PATH)
-    @documented(body=NewDictionary, example=EXAMPLE, response=KeptDictionary, refusals=CREATING)
+    @documented(body=NewDictionary, example=EXAMPLE, response=StoredDictionary, refusals=CREATING)
     async def create(request: Request) -> Reply:
         """Store a new pronunciation dictionary and return the dictionary with its id."""
         body = checked(NewDictionary, await read_fields(request, host))
@@ -58,14 +58,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
         )
 
     @app.api_route(ONE, methods=GET)
-    @documented(response=KeptDictionary, refusals=frozenset({DictionaryNotFound}))
+    @documented(response=StoredDictionary, refusals=frozenset({DictionaryNotFound}))
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
         """Return one pronunciation dictionary with its entries."""
         dictionaries = dictionaries_of(host, request)
         return await host.run_in_worker(lambda: describe_with_entries(dictionaries, dictionaries.get(dictionary_id)))
 
     @app.patch(ONE)
-    @documented(body=ChangedDictionary, response=KeptDictionary, refusals=DICTIONARIES)
+    @documented(body=ChangedDictionary, response=StoredDictionary, refusals=DICTIONARIES)
     async def change(request: Request, dictionary_id: str) -> Reply:
         """Change the name, the description or the entries of a pronunciation dictionary."""
         body = checked(ChangedDictionary, await read_fields(request, host))

@@ -39,7 +39,7 @@ class ChangedDictionary(StrictFields):
         return self
 
 
-class KeptPronunciation(TypedDict):
+class PronunciationEntry(TypedDict):
     """Entry of a pronunciation dictionary: a word, and the text that is spoken instead."""
 
     word: str
@@ -47,7 +47,7 @@ class KeptPronunciation(TypedDict):
     case_sensitive: bool
 
 
-class DictionaryEntry(TypedDict):
+class DictionarySummary(TypedDict):
     """Stored pronunciation dictionary without its entries."""
 
     id: str
@@ -62,10 +62,10 @@ class DictionaryEntry(TypedDict):
     yours: bool
 
 
-class KeptDictionary(DictionaryEntry):
+class StoredDictionary(DictionarySummary):
     """Stored pronunciation dictionary with its entries."""
 
-    pronunciations: list[KeptPronunciation]
+    pronunciations: list[PronunciationEntry]
 
 
 class DictionaryList(TypedDict):
@@ -75,7 +75,7 @@ class DictionaryList(TypedDict):
     """
 
     object: Literal["list"]
-    data: list[DictionaryEntry]
+    data: list[DictionarySummary]
 
 
 class DeletedDictionary(TypedDict):

@@ -123,7 +123,7 @@ class Trim(TypedDict):
     end_s: float
 
 
-class Fault(TypedDict):
+class RecordingAdvice(TypedDict):
     """Advice about a recording: a stable code, and a sentence for the user."""
 
     code: str
@@ -139,4 +139,4 @@ class VoiceCheck(TypedDict):
     speech_s: float
     trim: Trim
     levels: dict[str, float | None]
-    advice: list[Fault]
+    advice: list[RecordingAdvice]
