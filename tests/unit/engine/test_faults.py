@@ -88,7 +88,7 @@ def test_error_at_the_start_of_a_request_fails_only_that_request(
     core = core_of(engine)
     owner = {"prefill_chunks": core.runner, "open": core.code2wav_streams, "build_prompt": module}[where]
     real = getattr(owner, where)
-    monkeypatch.setattr(owner, where, unreadable(real, 2) if where == "prefill_chunks" else failing(real, 2))
+    monkeypatch.setattr(owner, where, unreadable(real, 1) if where == "prefill_chunks" else failing(real, 2))
     requests = [custom_voice(seed=index) for index in range(4)]
     recorders = [EventRecorder() for _ in requests]
     for request, recorder in zip(requests, recorders, strict=True):
@@ -193,8 +193,7 @@ def test_row_that_fails_repeatedly_ends_and_other_rows_are_unchanged(
 @pytest.mark.logs_errors
 def test_failing_first_frame_ends_only_its_request(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=3)
-    # Slot 2 belongs to the second request. The warm-up used the first slot, so the engine assigns that slot last.
-    late_fault(core_of(engine), 2)
+    late_fault(core_of(engine), 1)  # Slot 1 belongs to the second request.
     recorders = speak_together(engine, *(custom_voice(seed=index, sampling=Sampling()) for index in range(3)))
     assert [failed(recorder) for recorder in recorders] == [False, True, False]
     for index in (0, 2):
@@ -275,9 +274,9 @@ def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeyp
 
     def spoiled(slots: list[int], codes: Any, stream: Stream, **kwargs: bool) -> Any:
         nonlocal together
-        if 2 in slots:  # Slot 2 belongs to the second request.
+        if 1 in slots:  # Slot 1 belongs to the second request.
             together = max(together, len(slots))
-            codes[slots.index(2), -1] = 10**6  # No codebook has an entry with this number, so decoding fails.
+            codes[slots.index(1), -1] = 10**6  # No codebook has an entry with this number, so decoding fails.
         return decode(slots, codes, stream, **kwargs)
 
     monkeypatch.setattr(streams, "decode", spoiled)
