@@ -16,7 +16,7 @@ import httpx
 
 from runtime.cluster.local_ray import ENVIRONMENT, logs_folder, start_ray, stop_ray
 from runtime.errors import InvalidSetting
-from runtime.server.wyoming.announcement import check_announced
+from runtime.server.wyoming.announcement import check_announcement_support
 from runtime.settings import Settings
 from runtime.shared.port.serving import WYOMING_VARIABLE, address_of
 
@@ -71,7 +71,7 @@ def cluster(
     if settings.server.wyoming:
         address_of(settings.server.wyoming, setting=WYOMING_VARIABLE)
         if settings.server.wyoming_announced:
-            check_announced()
+            check_announcement_support()
     if gpus is not None and gpus < 0:
         raise InvalidSetting(name="--gpus", value=f"{gpus:g}", why="it must not be below 0")
     default = Settings()

@@ -20,7 +20,7 @@ from runtime.cluster.balance import Load, Replica, ReplicaState, weights
 from runtime.cluster.haproxy import ANY_BACKEND, BACKENDS, VOICES_MAP, WYOMING_BACKEND, HAProxy, ServerEntry
 from runtime.cluster.view import ClusterView
 from runtime.request import Mode
-from runtime.server.wyoming.announcement import announced
+from runtime.server.wyoming.announcement import announce_port
 from runtime.settings import Settings
 from runtime.shared.certificates import certificates
 from runtime.shared.names import new_id
@@ -83,7 +83,7 @@ class Ingress:
         """Announce the port of Wyoming on the local network."""
         name, port = address_of(self._settings.server.wyoming, setting=WYOMING_VARIABLE)
         addresses = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
-        await announced(str(addresses[0][4][0]), port)
+        await announce_port(str(addresses[0][4][0]), port)
 
     @property
     def ready(self) -> list[Replica]:

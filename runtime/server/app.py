@@ -23,15 +23,15 @@ from runtime.server.elevenlabs import socket_routes as elevenlabs_sockets
 from runtime.server.elevenlabs import speech_routes as elevenlabs_speech
 from runtime.server.elevenlabs import user_routes as elevenlabs_user
 from runtime.server.elevenlabs.responses import ElevenLabsModel
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.http.access import AccessControl
-from runtime.server.http.keys import KeyRing, SharedTickets, Tickets
+from runtime.server.http.keys import KeyRing, SharedTicketStore, TicketStore
 from runtime.server.http.request_ids import HEADER, RequestIds, id_of
 from runtime.server.native import protocol_page
 from runtime.server.openai import routes as openai_routes
 from runtime.server.openai.responses import ModelList
 from runtime.server.openapi import routes as openapi_routes
-from runtime.server.openapi.operations import UNREADY, documented
+from runtime.server.openapi.operations import UNREADY, describe_operation
 from runtime.server.pronunciations import routes as pronunciation_routes
 from runtime.server.voices.routes import voices_router
 from runtime.shared.port.errors import error_response, refuse_unknown_websocket, unmatched_route_error
@@ -74,7 +74,7 @@ class Ticket(TypedDict):
     expires_in_s: float
 
 
-def create_app(host: Host) -> FastAPI:
+def create_app(host: EngineHost) -> FastAPI:
     """Create the ASGI application that serves the engine of `host`."""
     # FastAPI's OpenAPI document is off, because it lacks the bodies that routes parse themselves, and its page loads
     # files from other servers. Redirects of trailing slashes are off, because they would send the clients of a proxy to
@@ -82,7 +82,7 @@ def create_app(host: Host) -> FastAPI:
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None, redirect_slashes=False)
     server = host.settings.server
     keys = KeyRing(server)
-    tickets = SharedTickets(server.ticket_s, keys) if server.shared_tickets else Tickets(server.ticket_s)
+    tickets = SharedTicketStore(server.ticket_s, keys) if server.shared_tickets else TicketStore(server.ticket_s)
     # If API keys are required, any host name is accepted, because a page that uses DNS rebinding has no key.
     origins = Origins(server.origins)
     hosts = Hosts(ANY if keys.is_needed else server.hosts, server.host)
@@ -93,7 +93,7 @@ def create_app(host: Host) -> FastAPI:
     app.add_middleware(RequestIds)  # The middleware that is added last is the outermost one.
 
     @app.api_route("/health", methods=GET)
-    @documented(response=Health, refusals=UNREADY, is_open=True)
+    @describe_operation(response=Health, refusals=UNREADY, is_open=True)
     async def health() -> JSONResponse:
         """Return "ok" if the engine is alive or its checkpoints are loading, otherwise an error."""
         if host.is_dead and host.problem is not None:
@@ -101,7 +101,7 @@ def create_app(host: Host) -> FastAPI:
         return JSONResponse({"status": "ok"})
 
     @app.api_route("/ready", methods=GET)
-    @documented(response=Ready, refusals=UNREADY, is_open=True)
+    @describe_operation(response=Ready, refusals=UNREADY, is_open=True)
     async def ready() -> JSONResponse:
         """Return the engine's load, or an error (with progress) while the engine is not ready."""
         if host.problem is not None:
@@ -113,14 +113,14 @@ def create_app(host: Host) -> FastAPI:
         return JSONResponse({"status": "ready", **figures, "ports": host.ports})
 
     @app.api_route("/metrics", methods=GET)
-    @documented(binary_types=(metrics.CONTENT_TYPE.partition(";")[0],))
+    @describe_operation(binary_types=(metrics.CONTENT_TYPE.partition(";")[0],))
     async def prometheus() -> Response:
         """Return all metrics in the Prometheus text format."""
         load = host.engine.load() if host.problem is None else None
         return Response(host.metrics.page(load), media_type=metrics.CONTENT_TYPE)
 
     @app.api_route("/v1/models", methods=GET)
-    @documented(response=ModelList | list[ElevenLabsModel])
+    @describe_operation(response=ModelList | list[ElevenLabsModel])
     async def models(request: Request) -> Any:
         """List the checkpoints in OpenAI's format, or in ElevenLabs' format with `xi-api-key`."""
         cards = host.engine.cards if host.problem is None else ()
@@ -129,14 +129,14 @@ def create_app(host: Host) -> FastAPI:
         return {"object": "list", "data": [model_entry(card) for card in cards]}
 
     @app.post("/v1/session_ticket")
-    @documented(response=Ticket)
+    @describe_operation(response=Ticket)
     async def session_ticket() -> JSONResponse:
         """Return a short-lived ticket that replaces the API key in the URL of one WebSocket."""
         body = {"ticket": tickets.issue(), "expires_in_s": tickets.ticket_s}
         return JSONResponse(body, headers={"Cache-Control": "no-store"})
 
     @app.api_route("/v1/audio/speech/stream/schema", methods=GET)
-    @documented(response=dict[str, Any])
+    @describe_operation(response=dict[str, Any])
     async def stream_schema() -> dict[str, Any]:
         """Return the JSON schema of all messages in the native WebSocket protocol."""
         return protocol_page.schema()

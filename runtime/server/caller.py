@@ -59,7 +59,7 @@ NOBODY = Caller()
 CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
 
 
-class Spending:
+class DailyUsage:
     """Counter of generated speech in bytes per account on the current day (UTC), for all APIs.
 
     Thread: any.
@@ -100,7 +100,9 @@ class Spending:
                 self._spent.popitem(last=False)
 
 
-def submit(engine: SpeechEngine, caller: Caller, spending: Spending, request: SpeechRequest, sink: Sink) -> int:
+def submit_request(
+    engine: SpeechEngine, caller: Caller, spending: DailyUsage, request: SpeechRequest, sink: Sink
+) -> int:
     """Submit a client's request to the engine and return the engine's ticket.
 
     Raises:

@@ -21,8 +21,8 @@ from starlette.websockets import WebSocketDisconnect
 
 from runtime.errors import BadRequest, Draining, GenerationFailed, SlowReader, SpeechError
 from runtime.request import Broken, Finished, Reference, Refused, SpeechEvent, SpeechRequest
-from runtime.server.caller import CALLER, submit
-from runtime.server.engine_host import Host
+from runtime.server.caller import CALLER, submit_request
+from runtime.server.engine_host import EngineHost
 from runtime.server.logs import RequestLog
 from runtime.server.session.commands import (
     Append,
@@ -101,7 +101,7 @@ class Connection:
     Thread: event loop.
     """
 
-    def __init__(self, socket: Socket, dialect: Dialect[Any], host: Host, *, name: str, session_id: str) -> None:
+    def __init__(self, socket: Socket, dialect: Dialect[Any], host: EngineHost, *, name: str, session_id: str) -> None:
         self._socket = socket
         self._dialect = dialect
         self._host = host
@@ -266,7 +266,7 @@ class Connection:
         try:
             if not self._may_submit:
                 raise Draining
-            ticket = submit(
+            ticket = submit_request(
                 self._engine, self._caller, self._host.spending, request, partial(self._emit_event, utterance)
             )
         except SpeechError as error:
@@ -414,7 +414,7 @@ class Connection:
             self._timer.cancel()
 
 
-def _decoded(ref_audio: str, host: Host) -> Reference:
+def _decoded(ref_audio: str, host: EngineHost) -> Reference:
     """Fetch and decode reference audio (on a worker thread)."""
     read = read_upload(ref_audio, host.settings.limits, host.fetcher)
     if isinstance(read, SpeechError):

@@ -74,7 +74,7 @@ def model_entry(model: ModelCard) -> Model:
     return cast("Model", {**own, **fields, "sampling": sampling})
 
 
-def end_notes(event: Finished) -> list[str]:
+def finish_notes(event: Finished) -> list[str]:
     """Return notes for the client about speech problems and skipped text."""
     notes = []
     if event.stats.repeated:

@@ -21,7 +21,7 @@ from weakref import WeakSet
 from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, SpeechError
 from runtime.exits import Exit
 from runtime.request import Broken, Finished
-from runtime.server.caller import Spending
+from runtime.server.caller import DailyUsage
 from runtime.server.health.watchdog import Watchdog
 from runtime.server.logs import RequestLog, log_end
 from runtime.server.metrics import ServerMetrics
@@ -71,7 +71,7 @@ class OpenSocket(Protocol):
     def drain(self) -> None: ...
 
 
-class Host:
+class EngineHost:
     """Owner of the engine, the voice libraries, the metrics and all open connections."""
 
     def __init__(self, settings: Settings, open_engine: OpenEngine, library: Library | None = None) -> None:
@@ -91,7 +91,7 @@ class Host:
         self.fetcher = fetcher_for(settings.server.reference_addresses)
         self.metrics = ServerMetrics()
         self._speakers = Speakers(server.elsewhere_file)
-        self.spending = Spending()
+        self.spending = DailyUsage()
         self.progress = LoadingStep(of=len(settings.models))
         self._prompts: PromptWorker | None = None
         self._keeping: asyncio.Task[None] | None = None

@@ -26,13 +26,13 @@ def launch(settings: Settings) -> int:
         SetUpError: The port, a checkpoint or the device cannot be used.
     """
     pause_collection()
-    logs.set_up(settings.server)
+    logs.configure_logging(settings.server)
     switch_often()
     listener = listen(settings.server)
     if not has_own_process(settings):
         # Torch is imported first, because imports hold the GIL, and loading the weights usually does not.
         import runtime.engine.engine  # noqa: F401
-    opening = EngineOpening(settings)
+    opening = EngineOpener(settings)
     with yielding():
         from runtime.server.serve import serve
     return serve(settings, listener, opening.wait)
@@ -54,7 +54,7 @@ def has_own_process(settings: Settings) -> bool:
     return settings.server.engine_process == "own"
 
 
-class EngineOpening:
+class EngineOpener:
     """Engine that is opened on a separate thread."""
 
     def __init__(self, settings: Settings) -> None:

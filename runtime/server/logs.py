@@ -36,7 +36,7 @@ class RequestLog:
             self.text += text
 
 
-def set_up(settings: ServerSettings) -> None:
+def configure_logging(settings: ServerSettings) -> None:
     """Set the format of all log handlers of this process, and suppress repeated lines."""
     formatter = JsonLines() if settings.log_format == "json" else TextLines(_TEXT)
     for handler in logging.getLogger().handlers:

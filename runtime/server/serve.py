@@ -16,7 +16,7 @@ import uvicorn
 from runtime.errors import Draining, EngineDead
 from runtime.exits import Exit
 from runtime.server.app import create_app
-from runtime.server.engine_host import Host, OpenEngine
+from runtime.server.engine_host import EngineHost, OpenEngine
 from runtime.server.wyoming.port import WyomingPort
 from runtime.settings import Settings
 from runtime.shared.interpreter import settle
@@ -64,7 +64,7 @@ async def run(
     Raises:
         SetUpError: Loading failed, or the Wyoming port cannot be used.
     """
-    host = Host(settings, open_engine)
+    host = EngineHost(settings, open_engine)
     wyoming = WyomingPort(host, settings.server.wyoming) if settings.server.wyoming else None
     server = Server(_config(settings, host))
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="uvicorn")
@@ -102,7 +102,7 @@ async def run(
             host.close()
 
 
-async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> Exit:
+async def _live(host: EngineHost, url: str, wyoming: WyomingPort | None) -> Exit:
     """Load the checkpoints, print the URL, and return the reason if the engine fails."""
     await host.load()
     settle()
@@ -112,7 +112,7 @@ async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> Exit:
     return await host.watch()
 
 
-def _config(settings: Settings, host: Host) -> uvicorn.Config:
+def _config(settings: Settings, host: EngineHost) -> uvicorn.Config:
     return config(
         create_app(host),
         settings,
@@ -126,7 +126,7 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
-async def drain(host: Host, second_signal: asyncio.Event, on_wait: Callable[[float], None]) -> None:
+async def drain(host: EngineHost, second_signal: asyncio.Event, on_wait: Callable[[float], None]) -> None:
     """Refuse new requests, wait for the open requests, and close all connections.
 
     Args:

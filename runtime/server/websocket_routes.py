@@ -12,10 +12,10 @@ from runtime.errors import SpeechError, SubprotocolRequired
 from runtime.server.cartesia import messages as cartesia_messages
 from runtime.server.cartesia.session import CartesiaSession
 from runtime.server.connection import Connection, Socket
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.native import messages
 from runtime.server.native.messages import PROTOCOL
-from runtime.server.native.session import Session
+from runtime.server.native.session import NativeSession
 from runtime.server.omni import messages as omni_messages
 from runtime.server.omni.session import OmniSession
 from runtime.server.session.dialect import Dialect
@@ -24,7 +24,7 @@ from runtime.shared.encoding import Encoder
 from runtime.version import package_version
 
 
-def add_routes(app: FastAPI, host: Host) -> None:
+def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register the WebSocket routes of the native, vLLM-Omni and Cartesia APIs."""
 
     @app.websocket("/v1/audio/speech/stream")
@@ -59,24 +59,24 @@ def add_routes(app: FastAPI, host: Host) -> None:
             await speak(websocket, host, _cartesia(host, websocket, session_id), name="cartesia", session_id=session_id)
 
 
-def _native(host: Host, websocket: WebSocket, session_id: str) -> Session:
-    return Session(**session_arguments(host, websocket), session_id=session_id, server=package_version())
+def _native(host: EngineHost, websocket: WebSocket, session_id: str) -> NativeSession:
+    return NativeSession(**session_arguments(host, websocket), session_id=session_id, server=package_version())
 
 
-def _omni(host: Host, websocket: WebSocket) -> OmniSession:
+def _omni(host: EngineHost, websocket: WebSocket) -> OmniSession:
     return OmniSession(
         **session_arguments(host, websocket),
         open_encoder=lambda response_format, speed: Encoder(response_format, speed=speed, whole=True),
     )
 
 
-def _cartesia(host: Host, websocket: WebSocket, session_id: str) -> CartesiaSession:
+def _cartesia(host: EngineHost, websocket: WebSocket, session_id: str) -> CartesiaSession:
     return CartesiaSession(
         **session_arguments(host, websocket), session_id=session_id, expiry_s=host.settings.server.cartesia_expiry_s
     )
 
 
-def session_arguments(host: Host, socket: Socket) -> dict[str, Any]:
+def session_arguments(host: EngineHost, socket: Socket) -> dict[str, Any]:
     """Return the constructor arguments that all session classes have in common.
 
     Args:
@@ -96,7 +96,7 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
-async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str, session_id: str) -> None:
+async def speak(socket: Socket, host: EngineHost, dialect: Dialect[Any], *, name: str, session_id: str) -> None:
     """Serve an accepted socket until its session ends.
 
     Args:
@@ -111,7 +111,7 @@ async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str,
         del host.sockets[connection]
 
 
-async def refuse_socket(websocket: WebSocket, host: Host, error: SpeechError, words: Reply) -> None:
+async def refuse_socket(websocket: WebSocket, host: EngineHost, error: SpeechError, words: Reply) -> None:
     """Send an error message on an accepted WebSocket and close the WebSocket.
 
     Args:

@@ -162,7 +162,7 @@ def check_frames(frames: int | None, max_frames: int, *, param: str = "max_frame
         raise InvalidConfig(where=param, why=f"it must be at most {max_frames}", param=param)
 
 
-def number_in(text: str, parameter: str, low: int, high: int) -> int:
+def parse_integer(text: str, parameter: str, low: int, high: int) -> int:
     """Parse the text of the URL parameter `parameter` as an integer.
 
     Raises:
@@ -173,7 +173,7 @@ def number_in(text: str, parameter: str, low: int, high: int) -> int:
     return int(text)
 
 
-def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
+def validate_fields(kind: type[Checked], fields: dict[str, Any]) -> Checked:
     """Validate fields with the pydantic model `kind` and return the model instance.
 
     Raises:
@@ -231,7 +231,7 @@ def code_of(language: str) -> str | None:
     return _CODES.get(language.lower())
 
 
-def pieces(pcm: bytes) -> Iterator[bytes]:
+def split_pcm(pcm: bytes) -> Iterator[bytes]:
     """Split PCM audio into pieces of at most `PIECE_BYTES`."""
     return (pcm[start : start + PIECE_BYTES] for start in range(0, len(pcm), PIECE_BYTES))
 

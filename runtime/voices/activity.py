@@ -19,7 +19,7 @@ GAP_S = 0.1  # Minimum duration of a gap in seconds. A shorter gap is a part of 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Activity:
+class SpeechActivity:
     """Speech activity of a recording: one flag per time window, which is True for speech.
 
     Shapes: windows [n] bool.
@@ -54,7 +54,7 @@ class Activity:
         return [slice(start, end) for start, end in _runs(~near)]
 
 
-def by_loudness(samples: NDArray[np.float32]) -> Activity:
+def detect_speech_by_level(samples: NDArray[np.float32]) -> SpeechActivity:
     """Detect speech by loudness, and return the speech activity of the recording.
 
     A window is speech if it is not much quieter than the loudest window.
@@ -62,10 +62,10 @@ def by_loudness(samples: NDArray[np.float32]) -> Activity:
     Shapes: samples [N] float32, mono, 24 kHz.
     """
     loudness = window_levels(samples, GRID_S)
-    return Activity(loudness > QUIET * loudness.max(initial=0.0), GRID_S)
+    return SpeechActivity(loudness > QUIET * loudness.max(initial=0.0), GRID_S)
 
 
-def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
+def detect_speech_by_probability(likely: NDArray[np.float32], window_s: float) -> SpeechActivity:
     """Return the speech activity for speech probabilities that a network has computed.
 
     Speech starts at a higher probability than it ends (hysteresis). Short gaps and short bursts are removed.
@@ -87,7 +87,7 @@ def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
     for start, end in _runs(spoken):
         if (end - start) * window_s < SHORTEST_S:
             spoken[start:end] = False
-    return Activity(spoken, window_s)
+    return SpeechActivity(spoken, window_s)
 
 
 def window_levels(samples: NDArray[np.float32], window_s: float) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from runtime.errors import TranscriptMismatch
 from runtime.request import SAMPLE_RATE
 from runtime.shared.speech_rate import expected_seconds, is_another_text
-from runtime.voices.activity import Activity, window_levels
+from runtime.voices.activity import SpeechActivity, window_levels
 
 # Range of the duration of speech in seconds that is recommended. Shorter references describe a voice poorly, and longer
 # references make every request slower.
@@ -45,7 +45,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Levels:
+class AudioLevels:
     """Levels of a recording in dB relative to full scale.
 
     A level is None if it cannot be measured.
@@ -57,7 +57,7 @@ class Levels:
     clipped: float  # Fraction of samples at full scale.
 
 
-def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
+def measure_levels(samples: NDArray[np.float32], activity: SpeechActivity) -> AudioLevels:
     """Return the levels of a recording that is not trimmed yet.
 
     Shapes: samples [N] float32, mono, 24 kHz.
@@ -69,7 +69,7 @@ def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
     pauses = [pause for each in activity.pauses(WORD_END_S) if len(pause := levels[each])]
     can_tell = sum(map(len, pauses)) * activity.window_s >= PAUSES_S
     noises = sorted(float(np.sqrt((pause**2).mean())) for pause in pauses)
-    return Levels(
+    return AudioLevels(
         peak_db=_decibels(float(np.abs(samples).max(initial=0.0))),
         speech_db=_decibels(float(np.sqrt((levels[spoken] ** 2).mean()))) if spoken.any() else None,
         pauses_db=_decibels(max(noises[(len(noises) - 1) // 2], SILENCE)) if can_tell else None,
@@ -77,7 +77,9 @@ def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
     )
 
 
-def advise(samples: NDArray[np.float32], activity: Activity, levels: Levels, *, is_speech: bool) -> Iterator[Advice]:
+def recording_advice(
+    samples: NDArray[np.float32], activity: SpeechActivity, levels: AudioLevels, *, is_speech: bool
+) -> Iterator[Advice]:
     """Yield advice about the quality of a recording that is not trimmed yet.
 
     Shapes: samples [N] float32, mono, 24 kHz.
@@ -127,7 +129,7 @@ def _length(speech_s: float) -> Iterator[Advice]:
         )
 
 
-def _judged(levels: Levels) -> Iterator[Advice]:
+def _judged(levels: AudioLevels) -> Iterator[Advice]:
     if levels.speech_db is None:
         return
     if levels.speech_db < QUIET_DB:

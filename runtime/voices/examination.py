@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from runtime.errors import BadReferenceAudio, TranscriptMismatch
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
-from runtime.voices.activity import Activity, by_loudness
-from runtime.voices.checks import Advice, Levels, advise, check_transcript, levels_of
+from runtime.voices.activity import SpeechActivity, detect_speech_by_level
+from runtime.voices.checks import Advice, AudioLevels, check_transcript, measure_levels, recording_advice
 
 MARGIN_S = 0.1  # Seconds before and after detected speech that are kept, because words start and end quietly.
 # Seconds of silence that are appended to the reference. Without them, generated speech would continue the last sound of
@@ -21,14 +21,14 @@ MIN_SPEECH_S = 1.0  # Minimum seconds of detected speech. With less speech, the 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examination:
+class RecordingCheck:
     """Result of checking a recording and its transcript, before a voice is stored."""
 
     seconds: float
     speech_s: float  # Seconds of speech without pauses.
     start_s: float  # Time in seconds at which the part to keep starts, including a margin.
     end_s: float
-    levels: Levels
+    levels: AudioLevels
     advice: tuple[Advice, ...]
     mismatch: TranscriptMismatch | None  # None if the transcript fits the recording.
 
@@ -45,7 +45,7 @@ class PreparedRecording:
     advice: tuple[Advice, ...]
 
 
-def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination:
+def check_recording(samples: NDArray[np.float32], transcript: str | None) -> RecordingCheck:
     """Check a recording and the length of its transcript, and return the result.
 
     Args:
@@ -57,15 +57,15 @@ def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination
     Thread: worker thread. A minute of audio takes 0.6 s.
     """
     activity, is_speech = _activity(samples)
-    levels = levels_of(samples, activity)
-    advice, mismatch = list(advise(samples, activity, levels, is_speech=is_speech)), None
+    levels = measure_levels(samples, activity)
+    advice, mismatch = list(recording_advice(samples, activity, levels, is_speech=is_speech)), None
     if transcript is not None and activity.seconds:
         try:
             advice += check_transcript(transcript, activity.seconds)
         except TranscriptMismatch as error:
             mismatch = error
     start, end = _speech_range(samples, activity)
-    return Examination(
+    return RecordingCheck(
         seconds=len(samples) / SAMPLE_RATE,
         speech_s=activity.seconds,
         start_s=start / SAMPLE_RATE,
@@ -76,7 +76,7 @@ def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination
     )
 
 
-def require_speech(examination: Examination, limits: Limits) -> None:
+def require_speech(examination: RecordingCheck, limits: Limits) -> None:
     """Check that a recording is long enough after trimming.
 
     Raises:
@@ -103,7 +103,7 @@ def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limi
 
     Thread: worker thread. A minute of audio takes 0.6 s.
     """
-    examination = examine(samples, transcript)
+    examination = check_recording(samples, transcript)
     require_speech(examination, limits)
     if examination.mismatch is not None:
         raise examination.mismatch
@@ -122,7 +122,7 @@ def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     return _ended(samples[start:end])
 
 
-def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
+def _activity(samples: NDArray[np.float32]) -> tuple[SpeechActivity, bool]:
     """Return the windows with speech, and True if the network has detected them.
 
     If the network finds too little speech, the windows are detected by loudness.
@@ -133,10 +133,10 @@ def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
     )
 
     speech = find_speech(samples)
-    return (speech, True) if speech.seconds >= MIN_SPEECH_S else (by_loudness(samples), False)
+    return (speech, True) if speech.seconds >= MIN_SPEECH_S else (detect_speech_by_level(samples), False)
 
 
-def _speech_range(samples: NDArray[np.float32], activity: Activity) -> tuple[int, int]:
+def _speech_range(samples: NDArray[np.float32], activity: SpeechActivity) -> tuple[int, int]:
     """Return the start and end sample of the speech, with a margin.
 
     If there is no speech, all samples are kept.

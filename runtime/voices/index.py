@@ -42,7 +42,7 @@ class IndexEntry:
     problem: str | None = None
 
 
-class Index:
+class VoiceIndex:
     """SQLite index with one row per voice file.
 
     All methods except `open` can raise `sqlite3.Error`.
@@ -58,7 +58,7 @@ class Index:
         connection.execute(_SCHEMA)
 
     @classmethod
-    def open(cls, folder: Path) -> Index:
+    def open(cls, folder: Path) -> VoiceIndex:
         """Open the index in a folder, or create the index.
 
         A damaged index is replaced by a new index. If the disk refuses the index, it is kept in memory.
@@ -85,7 +85,7 @@ class Index:
         return cls.in_memory()
 
     @classmethod
-    def in_memory(cls) -> Index:
+    def in_memory(cls) -> VoiceIndex:
         return cls(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
 
     def entries(self) -> list[IndexEntry]:

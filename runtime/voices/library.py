@@ -28,9 +28,9 @@ from runtime.shared.confusables import find_confusable
 from runtime.shared.files import locked, make_private, remove_file, replace_file, storing, sweep
 from runtime.shared.names import checked_name, is_id, name_key, new_id
 from runtime.shared.system import flags
-from runtime.voices.index import Index, IndexEntry
+from runtime.voices.index import IndexEntry, VoiceIndex
 from runtime.voices.listing import SUFFIX, UNREADABLE_SUFFIX, VoiceFileProblem, VoiceListing, create_listing, file_of
-from runtime.voices.voice import Edit, Voice, VoiceCard, to_float
+from runtime.voices.voice import Voice, VoiceCard, VoiceChanges, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
 
 # Reason for a file that may become readable later. Causes are disk or network failures, missing permissions, and too
@@ -72,7 +72,7 @@ class Library:
         self.folder = folder
         self.fingerprint: str | None = None  # Fingerprint of the Base checkpoint whose prompts are used, or None.
         self._lock = threading.RLock()
-        self._index: Index | None = None
+        self._index: VoiceIndex | None = None
         self._entries: dict[str, IndexEntry] = {}  # Entries by file name. The index contains the same entries.
         self._listing = VoiceListing()
         self._unreadable_files: tuple[str, ...] = ()  # Names of damaged files that were renamed.
@@ -190,7 +190,7 @@ class Library:
             is_free = not (self.folder / file_of(voice.id)).exists()
             return self._put(replace(voice, id=voice.id if is_free else new_id()))
 
-    def change(self, voice_id: str, edit: Edit) -> VoiceCard:
+    def change(self, voice_id: str, edit: VoiceChanges) -> VoiceCard:
         """Change the name, description or tags of a voice, and return its card.
 
         Raises:
@@ -394,9 +394,9 @@ class Library:
             return replace(entry, problem="Its file name is the id of another voice; import it instead.")
         return replace(entry, card=voice.card(len(data)), prompts=frozenset(voice.prompts))
 
-    def _opened(self) -> Index:
+    def _opened(self) -> VoiceIndex:
         if self._index is None:
-            self._index = Index.open(self.folder)
+            self._index = VoiceIndex.open(self.folder)
             self._entries = {entry.file: entry for entry in self._index.entries()}
         return self._index
 
@@ -404,7 +404,7 @@ class Library:
         """Continue with an index in memory after an error."""
         log.warning("the index of the voices cannot be used; it is kept in memory")
         self.close()
-        self._index = Index.in_memory()
+        self._index = VoiceIndex.in_memory()
         self._entries = {}
 
 

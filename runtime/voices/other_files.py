@@ -37,7 +37,7 @@ _reader_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Profile:
+class VoiceboxProfile:
     """Voice profile of the program voicebox, with its recordings joined to one recording.
 
     Shapes: samples [N] float32, mono, 24 kHz.
@@ -67,7 +67,7 @@ def is_other_file(data: bytes) -> bool:
     return data.startswith(ZIP_MAGIC)
 
 
-def read_other_file(data: bytes, limits: Limits) -> Profile | DemoVoice:
+def read_other_file(data: bytes, limits: Limits) -> VoiceboxProfile | DemoVoice:
     """Read an untrusted voice file of another program, and return its voice.
 
     Raises:
@@ -92,7 +92,7 @@ def read_other_file(data: bytes, limits: Limits) -> Profile | DemoVoice:
     return _demo(data)
 
 
-def _voicebox(archive: zipfile.ZipFile, limits: Limits) -> Profile:
+def _voicebox(archive: zipfile.ZipFile, limits: Limits) -> VoiceboxProfile:
     try:
         profile = parse_object(_member(archive, "manifest.json", MAX_HEADER_BYTES))["profile"]
         texts = parse_object(_member(archive, "samples.json", MAX_HEADER_BYTES))
@@ -106,7 +106,7 @@ def _voicebox(archive: zipfile.ZipFile, limits: Limits) -> Profile:
     samples, spoken = _join_recordings(recordings, round(limits.max_reference_s * SAMPLE_RATE))
     left = len(texts) - len(spoken)
     advice = (LEFT_OUT.format(count=len(texts), left=left),) if left else ()
-    return Profile(
+    return VoiceboxProfile(
         name=name,
         description=description,
         language=language,

@@ -18,7 +18,7 @@ from runtime.shared.names import name_key
 from runtime.shared.owning import Owned
 from runtime.voices.library import Library
 from runtime.voices.listing import VoiceFileProblem
-from runtime.voices.voice import Edit, Voice, VoiceCard
+from runtime.voices.voice import Voice, VoiceCard, VoiceChanges
 
 FOLDER = "owners"
 PRONUNCIATIONS = "pronunciations"
@@ -26,7 +26,7 @@ MAX_OPEN_LIBRARIES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerLibrary(Owned[Library, VoiceCard, Edit]):
+class OwnerLibrary(Owned[Library, VoiceCard, VoiceChanges]):
     """Voices that an owner can use.
 
     The owner can change the owner's voices. The shared voices are read-only.

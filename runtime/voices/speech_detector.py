@@ -19,7 +19,7 @@ from torch.nn import functional
 from runtime.request import SAMPLE_RATE
 from runtime.shared.audio import DecodedAudio, resample
 from runtime.shipped import shipped
-from runtime.voices.activity import Activity, by_likelihood
+from runtime.voices.activity import SpeechActivity, detect_speech_by_probability
 
 RATE_HZ = 16_000  # Sample rate in Hz of the detection network.
 WINDOW_SAMPLES = 512  # Number of samples in a window of 32 ms.
@@ -27,7 +27,7 @@ CONTEXT_SAMPLES = 64  # Number of samples before a window that the network also 
 WEIGHTS = shipped("runtime", "assets/silero-vad") / "model.safetensors"
 
 
-def find_speech(samples: NDArray[np.float32]) -> Activity:
+def find_speech(samples: NDArray[np.float32]) -> SpeechActivity:
     """Detect speech in a recording, and return the recording's speech activity.
 
     A minute of audio takes about 0.3 s of CPU time.
@@ -37,7 +37,7 @@ def find_speech(samples: NDArray[np.float32]) -> Activity:
     Thread: worker thread.
     """
     resampled = resample(DecodedAudio(samples, SAMPLE_RATE), RATE_HZ).samples
-    return by_likelihood(_likelihood(resampled), WINDOW_SAMPLES / RATE_HZ)
+    return detect_speech_by_probability(_likelihood(resampled), WINDOW_SAMPLES / RATE_HZ)
 
 
 def _likelihood(samples: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -105,7 +105,7 @@ class Voice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class VoiceChanges:
     """Changes to a stored voice, where None means no change."""
 
     name: str | None = None

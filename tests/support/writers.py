@@ -14,7 +14,7 @@ from pathlib import Path
 
 from runtime.errors import VoiceNameTaken, VoiceNotFound
 from runtime.voices.library import Library
-from runtime.voices.voice import Edit
+from runtime.voices.voice import VoiceChanges
 from tests.support.voices import create_voice
 
 
@@ -51,7 +51,7 @@ def write(folder: Path, who: str, times: int) -> None:
     library.open()
     for number in range(times):
         made = library.add(create_voice(f"{who} {number}"))
-        library.change(made.id, Edit(name=f"{who} {number}!"))
+        library.change(made.id, VoiceChanges(name=f"{who} {number}!"))
         if number % 2:
             library.delete(made.id)
         try:

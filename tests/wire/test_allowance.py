@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from runtime.server.caller import Spending
+from runtime.server.caller import DailyUsage
 from studio.settings import VisitSettings
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import PROTOCOL
@@ -129,7 +129,7 @@ def test_allowance_resets_daily_and_accounts_are_bounded() -> None:
     from runtime.shared.port.limits import Allowance
 
     now = 86_400.0
-    spending = Spending(lambda: now)
+    spending = DailyUsage(lambda: now)
     allowance = Allowance("a", 1)
     spending.check(allowance)
     spending.spend("a", 48_000)

@@ -18,7 +18,7 @@ import pytest
 from runtime.engine import engine as engine_module
 from runtime.exits import Exit
 from runtime.server.app import create_app
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.health import watchdog
 from runtime.settings import EngineSettings, ServerSettings, Settings
 from studio.runtimes import supervisor
@@ -74,7 +74,7 @@ async def test_health_fails_if_a_frame_is_overdue() -> None:
         def busy_since(self) -> float | None:
             return 1.0
 
-    host = Host(Settings(server=ServerSettings(frame_s=0.4)), lambda *_: Stuck(), MemoryLibrary())
+    host = EngineHost(Settings(server=ServerSettings(frame_s=0.4)), lambda *_: Stuck(), MemoryLibrary())
     transport = httpx.ASGITransport(create_app(host))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         await host.load()
@@ -98,7 +98,7 @@ async def test_slow_machine_gets_a_longer_frame_timeout(monkeypatch: pytest.Monk
             looks += 1
             return 1.0 if looks <= 15 else 2.0 if looks <= 55 else 3.0
 
-    host = Host(Settings(server=ServerSettings(frame_s=0.25)), lambda *_: Slow(), MemoryLibrary())
+    host = EngineHost(Settings(server=ServerSettings(frame_s=0.25)), lambda *_: Slow(), MemoryLibrary())
     await host.load()
     assert await host.watch() is Exit.FRAME_OVERDUE
     assert looks == 55 + 1 + watchdog.MAX_STEP_RATIO * 39  # A slow machine gets more polls than the setting's 25.

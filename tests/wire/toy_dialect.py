@@ -11,12 +11,12 @@ from fastapi import FastAPI, WebSocket
 
 from runtime.errors import SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Reference, SpeechEvent, SpeechRequest
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.session.dialect import Dialect
-from runtime.server.session.utterance import GrowingText, Utterance
+from runtime.server.session.utterance import StreamedText, Utterance
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.websocket_routes import session_arguments, speak
-from runtime.server.wire import Name, StrictFields, Text, checked
+from runtime.server.wire import Name, StrictFields, Text, validate_fields
 
 
 class ToyMessage(StrictFields):
@@ -34,7 +34,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
     """Session of the toy dialect, with one utterance at a time."""
 
     def _read(self, fields: dict[str, Any]) -> ToyMessage:
-        return checked(ToyMessage, fields)
+        return validate_fields(ToyMessage, fields)
 
     def _handle(self, message: ToyMessage) -> None:
         utterance = next(iter(self.utterances.values()), None)
@@ -52,7 +52,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
 
     def _begun(self, message: ToyMessage) -> Utterance[ToyMessage]:
         resolved = self._resolver.resolve(mode=None, model=None, voice=message.voice, has_reference=False)
-        text = GrowingText(self._limits, "markdown", pause_s=0.3)
+        text = StreamedText(self._limits, "markdown", pause_s=0.3)
         return self._number(Utterance(self._commands, self._chosen(message, resolved), text))
 
     def _on_event(self, utterance: Utterance[ToyMessage], event: SpeechEvent) -> None:
@@ -71,7 +71,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
         self.send_queue.add_message({"error": error.code, "message": str(error)})
 
 
-def add_routes(app: FastAPI, host: Host) -> None:
+def add_routes(app: FastAPI, host: EngineHost) -> None:
     @app.websocket("/toy")
     async def toy(websocket: WebSocket) -> None:
         await websocket.accept()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from runtime.server.cartesia.schema import Generation
-from runtime.server.session.utterance import ChosenVoice, GrowingText, Utterance
+from runtime.server.session.utterance import ChosenVoice, StreamedText, Utterance
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.pcm_formats import PcmWriter
 from runtime.shared.word_times import WordTimes
@@ -32,7 +32,7 @@ class Context:
     writer: PcmWriter
     words: WordTimes | None  # Times of the words, or None if the client did not request them.
     read: ReadText  # Filter that removes tags from the text before it is passed to `words`.
-    text: GrowingText
+    text: StreamedText
     last_input_at: float  # Time at which the context was opened or at which the last chunk of audio was queued.
     # Open segments. The first segment is being spoken, and the last segment receives text.
     segments: deque[Segment] = field(default_factory=deque)

@@ -19,12 +19,12 @@ from runtime.pronunciations.dictionary import (
 from runtime.pronunciations.folder import DictionaryEdit
 from runtime.server.cartesia.paging import PARAMETERS, page, page_size
 from runtime.server.cartesia.responses import CartesiaDictionary, CartesiaDictionaryPage, CartesiaError
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.http.speech import read_fields
-from runtime.server.openapi.operations import DICTIONARIES, documented
+from runtime.server.openapi.operations import DICTIONARIES, describe_operation
 from runtime.server.pronunciations.routes import CREATING, dictionaries_of
 from runtime.server.text.pronunciations import line_validator
-from runtime.server.wire import Name, Reply, StrictFields, Text, checked
+from runtime.server.wire import Name, Reply, StrictFields, Text, validate_fields
 
 GET = ["GET", "HEAD"]
 PATH = "/pronunciation-dicts"
@@ -70,7 +70,7 @@ class ChangedDict(StrictFields):
     items: Items | None = None
 
 
-def add_routes(app: FastAPI, host: Host) -> None:
+def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register Cartesia's HTTP routes for pronunciation dictionaries.
 
     Cartesia's clients request the list with a trailing slash.
@@ -78,7 +78,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.api_route(PATH, methods=GET)
     @app.api_route(PATH + "/", methods=GET)
-    @documented(
+    @describe_operation(
         response=CartesiaDictionaryPage,
         refusals=frozenset({InvalidConfig}),
         refused_as=CartesiaError,
@@ -94,7 +94,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.post(PATH)
     @app.post(PATH + "/")
-    @documented(
+    @describe_operation(
         body=NewDict,
         example={"name": "Our names", "items": [{"text": "Nguyen", "alias": "Win"}]},
         response=CartesiaDictionary,
@@ -103,27 +103,27 @@ def add_routes(app: FastAPI, host: Host) -> None:
     )
     async def create(request: Request) -> Reply:
         """Store a new pronunciation dictionary and return the dictionary with its id."""
-        body = checked(NewDict, await read_fields(request, host))
+        body = validate_fields(NewDict, await read_fields(request, host))
         entries = [item.as_word() for item in body.items or ()]
         return _entry(await host.run_in_worker(dictionaries_of(host, request).add, body.name, entries))
 
     @app.api_route(ONE, methods=GET)
-    @documented(response=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}), refused_as=CartesiaError)
+    @describe_operation(response=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}), refused_as=CartesiaError)
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
         """Return one pronunciation dictionary with its items."""
         return _entry(await host.run_in_worker(dictionaries_of(host, request).get, dictionary_id))
 
     @app.patch(ONE)
-    @documented(body=ChangedDict, response=CartesiaDictionary, refusals=DICTIONARIES, refused_as=CartesiaError)
+    @describe_operation(body=ChangedDict, response=CartesiaDictionary, refusals=DICTIONARIES, refused_as=CartesiaError)
     async def change(request: Request, dictionary_id: str) -> Reply:
         """Change the name or the items of a pronunciation dictionary."""
-        body = checked(ChangedDict, await read_fields(request, host))
+        body = validate_fields(ChangedDict, await read_fields(request, host))
         entries = None if body.items is None else tuple(item.as_word() for item in body.items)
         edit = DictionaryEdit(name=body.name, words=None if entries is None else lambda _: entries)
         return _entry(await host.run_in_worker(dictionaries_of(host, request).change, dictionary_id, edit))
 
     @app.delete(ONE, status_code=204)
-    @documented(status=204, refusals=DICTIONARIES, refused_as=CartesiaError)
+    @describe_operation(status=204, refusals=DICTIONARIES, refused_as=CartesiaError)
     async def delete(request: Request, dictionary_id: str) -> Response:
         """Delete a pronunciation dictionary."""
         await host.run_in_worker(dictionaries_of(host, request).delete, dictionary_id)

@@ -13,7 +13,16 @@ from runtime.server.session.speech_fields import SynthesisOptions
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import Pronunciations
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import Name, StrictFields, Text, VoiceFields, check_frames, checked, language_of, without_nulls
+from runtime.server.wire import (
+    Name,
+    StrictFields,
+    Text,
+    VoiceFields,
+    check_frames,
+    language_of,
+    validate_fields,
+    without_nulls,
+)
 from runtime.settings import Limits
 from runtime.shared.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 
@@ -199,6 +208,6 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     if isinstance(voice, dict) and voice.get("mode") == "embedding":
         why = "embeddings are not supported; name a voice by its id"
         raise InvalidConfig(where="voice.mode", why=why, param="voice.mode")
-    message = checked(kind, without_nulls(fields))
+    message = validate_fields(kind, without_nulls(fields))
     check_frames(message.max_frames, limits.max_frames)
     return message

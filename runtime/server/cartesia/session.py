@@ -21,9 +21,9 @@ from runtime.server.cartesia import messages
 from runtime.server.cartesia.contexts import Context, Segment
 from runtime.server.cartesia.schema import Generation, read_generation
 from runtime.server.session.dialect import Dialect, RecentNames
-from runtime.server.session.utterance import GrowingText
+from runtime.server.session.utterance import StreamedText
 from runtime.server.text.pronunciations import all_words
-from runtime.server.wire import SAMPLE_BYTES, pieces
+from runtime.server.wire import SAMPLE_BYTES, split_pcm
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_rate import is_readable
 from runtime.shared.word_times import TimedWords, WordTimes
@@ -141,7 +141,7 @@ class CartesiaSession(Dialect[Segment]):
             writer=message.output_format.writer(),
             words=WordTimes() if message.add_timestamps else None,
             read=ReadText(self._limits, brackets=False),
-            text=GrowingText(
+            text=StreamedText(
                 self._limits,
                 message.filter_name,
                 message.pause_s,
@@ -223,7 +223,7 @@ class CartesiaSession(Dialect[Segment]):
 
     def _send_audio(self, context: Context, pcm: bytes) -> None:
         context.short_since = None
-        for piece in pieces(pcm):
+        for piece in split_pcm(pcm):
             samples = len(piece) // SAMPLE_BYTES
             context.pending_samples += samples
             self._send(context, context.writer.add(piece))

@@ -13,10 +13,10 @@ from runtime.request import SAMPLE_RATE, AudioChunk, SpeechRequest
 from runtime.server.cartesia import messages
 from runtime.server.cartesia.responses import CartesiaError
 from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.http.request_ids import id_of
 from runtime.server.http.speech import HttpSpeech, event, read_fields
-from runtime.server.openapi.operations import SPEECH, documented
+from runtime.server.openapi.operations import SPEECH, describe_operation
 from runtime.server.wire import Reply, without_nulls
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
 from runtime.shared.pcm_formats import PcmWriter
@@ -28,11 +28,11 @@ _EXAMPLE = {"model_id": "sonic-3", "transcript": "Good morning.", "voice": {"mod
 _IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}
 
 
-def add_routes(app: FastAPI, host: Host) -> None:
+def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register Cartesia's HTTP routes for speech."""
 
     @app.post("/tts/bytes", response_model=None)
-    @documented(
+    @describe_operation(
         body=BytesBody,
         example=_EXAMPLE,
         binary_types=tuple(_MEDIA_TYPES.values()),
@@ -46,7 +46,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return file.reply(file.pieces(), _MEDIA_TYPES[body.output_format.container])
 
     @app.post("/tts/sse", response_model=None)
-    @documented(body=SseBody, example=_EXAMPLE, is_events=True, refusals=SPEECH, refused_as=CartesiaError)
+    @describe_operation(body=SseBody, example=_EXAMPLE, is_events=True, refusals=SPEECH, refused_as=CartesiaError)
     async def tts_sse(request: Request) -> Response:
         """Speak one text and stream the audio as server-sent events."""
         body = read(SseBody, await read_fields(request, host), host.settings.limits)

@@ -10,20 +10,20 @@ from fastapi import FastAPI, Request
 from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.server.cartesia.paging import PARAMETERS, page, page_size
 from runtime.server.cartesia.responses import CartesiaError, CartesiaVoiceEntry, CartesiaVoicePage
-from runtime.server.engine_host import Host
-from runtime.server.openapi.operations import documented
+from runtime.server.engine_host import EngineHost
+from runtime.server.openapi.operations import describe_operation
 from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
 from runtime.server.wire import Reply
 
 GET = ["GET", "HEAD"]
 
 
-def add_routes(app: FastAPI, host: Host) -> None:
+def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register Cartesia's HTTP routes for voices."""
 
     @app.api_route("/voices", methods=GET)
     @app.api_route("/voices/", methods=GET)
-    @documented(
+    @describe_operation(
         response=CartesiaVoicePage,
         refusals=frozenset({InvalidConfig}),
         refused_as=CartesiaError,
@@ -46,7 +46,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return page(listed, size, starting_after, ending_before)
 
     @app.api_route("/voices/{voice_id}", methods=GET)
-    @documented(response=CartesiaVoiceEntry, refusals=frozenset({VoiceNotFound}), refused_as=CartesiaError)
+    @describe_operation(response=CartesiaVoiceEntry, refusals=frozenset({VoiceNotFound}), refused_as=CartesiaError)
     async def voice(request: Request, voice_id: str) -> Reply:
         """Return the speaker or stored voice with this id or name."""
         return _entry(known_voice(host, request.headers, voice_id))

@@ -10,7 +10,7 @@ from runtime.shared.word_times import TimedWords
 Character = tuple[str, float, float]  # A character with its start and end time in seconds.
 
 
-def realtime(times: TimedWords, speed: float, *, is_relative: bool) -> dict[str, Any] | None:
+def socket_alignment(times: TimedWords, speed: float, *, is_relative: bool) -> dict[str, Any] | None:
     """Return character times in milliseconds, in the format of ElevenLabs' WebSocket messages.
 
     The result is None if `times` is empty.
@@ -32,7 +32,7 @@ def realtime(times: TimedWords, speed: float, *, is_relative: bool) -> dict[str,
     }
 
 
-def of_file(times: TimedWords, speed: float) -> dict[str, Any] | None:
+def file_alignment(times: TimedWords, speed: float) -> dict[str, Any] | None:
     """Return character times in seconds, in the format of ElevenLabs' HTTP responses.
 
     The times start at the beginning of the audio. The result is None if `times` is empty.

@@ -49,5 +49,5 @@ class AudioMessageEncoder:
 
     def _message(self, data: bytes) -> Reply:
         pending, self._pending_words = self._pending_words, TimedWords()
-        times = alignment.realtime(pending, self._speed, is_relative=self._is_relative)
+        times = alignment.socket_alignment(pending, self._speed, is_relative=self._is_relative)
         return messages.audio(data, times, self._label)

@@ -18,9 +18,9 @@ from runtime.server.elevenlabs.responses import (
     ElevenLabsVoices,
     ElevenLabsVoiceSettings,
 )
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.http import paging
-from runtime.server.openapi.operations import documented
+from runtime.server.openapi.operations import describe_operation
 from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
 from runtime.server.wire import Reply, code_of
 from runtime.settings import Limits
@@ -29,17 +29,17 @@ GET = ["GET", "HEAD"]
 KEY_HEADER = "xi-api-key"  # Header that only ElevenLabs' clients send.
 
 
-def add_routes(app: FastAPI, host: Host) -> None:
+def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register ElevenLabs' HTTP routes for voices and voice settings."""
 
     @app.api_route("/v1/voices", methods=GET)
-    @documented(response=ElevenLabsVoices, refused_as=ElevenLabsError)
+    @describe_operation(response=ElevenLabsVoices, refused_as=ElevenLabsError)
     async def voices(request: Request) -> Reply:
         """Return all speakers and stored voices."""
         return {"voices": [_voice(voice) for voice in known_voices(host, request.headers)]}
 
     @app.api_route("/v2/voices", methods=GET)
-    @documented(
+    @describe_operation(
         response=ElevenLabsVoicePage,
         refusals=frozenset({InvalidConfig}),
         refused_as=ElevenLabsError,
@@ -67,19 +67,21 @@ def add_routes(app: FastAPI, host: Host) -> None:
         }
 
     @app.api_route("/v1/voices/{voice_id}", methods=GET)
-    @documented(response=ElevenLabsVoice, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
+    @describe_operation(response=ElevenLabsVoice, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
     async def voice(request: Request, voice_id: str) -> Reply:
         """Return the speaker or stored voice with this id or name."""
         return _voice(known_voice(host, request.headers, voice_id))
 
     @app.api_route("/v1/voices/settings/default", methods=GET)
-    @documented(response=ElevenLabsVoiceSettings, refused_as=ElevenLabsError)
+    @describe_operation(response=ElevenLabsVoiceSettings, refused_as=ElevenLabsError)
     async def default_settings() -> Reply:
         """Return the voice settings that requests without settings use."""
         return ElevenLabsVoiceSettings().model_dump()
 
     @app.api_route("/v1/voices/{voice_id}/settings", methods=GET)
-    @documented(response=ElevenLabsVoiceSettings, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
+    @describe_operation(
+        response=ElevenLabsVoiceSettings, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError
+    )
     async def voice_settings(request: Request, voice_id: str) -> Reply:
         """Return the settings of one voice, which are the same for all voices."""
         known_voice(host, request.headers, voice_id)

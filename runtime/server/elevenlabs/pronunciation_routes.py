@@ -30,13 +30,13 @@ from runtime.server.elevenlabs.responses import (
     ElevenLabsError,
     ElevenLabsWholeDictionary,
 )
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.http import paging
 from runtime.server.http.multipart import read_multipart
 from runtime.server.http.speech import read_fields
-from runtime.server.openapi.operations import DICTIONARIES, FORM, documented
+from runtime.server.openapi.operations import DICTIONARIES, FORM, describe_operation
 from runtime.server.pronunciations.routes import CREATING, dictionaries_of
-from runtime.server.wire import Checked, Reply, checked, without_nulls
+from runtime.server.wire import Checked, Reply, validate_fields, without_nulls
 
 PATH = "/v1/pronunciation-dictionaries"
 ONE = "/{pronunciation_dictionary_id}"
@@ -47,18 +47,18 @@ _FOUND = frozenset({DictionaryNotFound})
 _RULE = {"type": "alias", "string_to_replace": "Nguyen", "alias": "Win"}
 
 
-def add_routes(app: FastAPI, host: Host) -> None:
+def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register ElevenLabs' HTTP routes for pronunciation dictionaries."""
     router = APIRouter(prefix=PATH)
 
     async def body_of(request: Request, kind: type[Checked]) -> Checked:
-        return checked(kind, without_nulls(await read_fields(request, host)))
+        return validate_fields(kind, without_nulls(await read_fields(request, host)))
 
     async def changed(request: Request, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
         return await host.run_in_worker(dictionaries_of(host, request).change, dictionary_id, edit)
 
     @router.post("/add-from-rules")
-    @documented(
+    @describe_operation(
         body=NewDictionary,
         example={"name": "Our names", "rules": [_RULE]},
         response=ElevenLabsAddedDictionary,
@@ -74,7 +74,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         )
 
     @router.post("/add-from-file")
-    @documented(
+    @describe_operation(
         body=LexiconForm,
         body_media=FORM,
         response=ElevenLabsAddedDictionary,
@@ -104,7 +104,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return await host.run_in_worker(keep)
 
     @router.api_route("", methods=GET)
-    @documented(
+    @describe_operation(
         response=ElevenLabsDictionaryPage,
         refusals=frozenset({InvalidConfig}),
         refused_as=ElevenLabsError,
@@ -151,7 +151,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return await host.run_in_worker(page)
 
     @router.api_route(ONE, methods=GET)
-    @documented(response=ElevenLabsWholeDictionary, refusals=_FOUND, refused_as=ElevenLabsError)
+    @describe_operation(response=ElevenLabsWholeDictionary, refusals=_FOUND, refused_as=ElevenLabsError)
     async def dictionary(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Return one pronunciation dictionary with the rules of its latest version."""
         dictionaries = dictionaries_of(host, request)
@@ -163,7 +163,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return await host.run_in_worker(entry)
 
     @router.patch(ONE)
-    @documented(
+    @describe_operation(
         body=ChangedDictionary, response=ElevenLabsDictionary, refusals=DICTIONARIES, refused_as=ElevenLabsError
     )
     async def change(request: Request, pronunciation_dictionary_id: str) -> Reply:
@@ -174,7 +174,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             lambda: _entry(dictionaries, dictionaries.change(pronunciation_dictionary_id, edit))
         )
 
-    changes_rules = documented(
+    changes_rules = describe_operation(
         body=Rules,
         example={"rules": [_RULE]},
         response=ElevenLabsChangedRules,
@@ -198,7 +198,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return _version(await changed(request, pronunciation_dictionary_id, edit))
 
     @router.post(ONE + "/remove-rules")
-    @documented(
+    @describe_operation(
         body=RuleStrings,
         example={"rule_strings": ["Nguyen"]},
         response=ElevenLabsChangedRules,
@@ -212,7 +212,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return _version(await changed(request, pronunciation_dictionary_id, edit))
 
     @router.api_route("/{dictionary_id}/{version_id}/download", methods=GET)
-    @documented(binary_types=(MEDIA_TYPE,), refusals=_FOUND, refused_as=ElevenLabsError)
+    @describe_operation(binary_types=(MEDIA_TYPE,), refusals=_FOUND, refused_as=ElevenLabsError)
     async def download(request: Request, dictionary_id: str, version_id: str) -> Response:
         """Return the rules of one dictionary version as a PLS lexicon."""
         version = await host.run_in_worker(dictionaries_of(host, request).version, dictionary_id, version_id)

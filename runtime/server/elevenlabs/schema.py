@@ -18,7 +18,7 @@ from runtime.server.session.speech_fields import SynthesisOptions
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import MAX_DICTIONARIES, Pronunciations
 from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
-from runtime.server.wire import Name, StrictFields, Text, check_frames, checked, language_of, without_nulls
+from runtime.server.wire import Name, StrictFields, Text, check_frames, language_of, validate_fields, without_nulls
 from runtime.settings import Limits
 from runtime.shared.encoding import SPEEDS
 
@@ -230,7 +230,7 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     Raises:
         BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.
     """
-    message = checked(kind, without_nulls(fields))
+    message = validate_fields(kind, without_nulls(fields))
     check_frames(message.max_frames, limits.max_frames)
     return message
 
@@ -252,7 +252,7 @@ def read_file_options(query: Mapping[str, str]) -> FileOptions:
     Raises:
         BadRequest: A parameter has an invalid value.
     """
-    return checked(FileOptions, {name: word for name, word in query.items() if word})
+    return validate_fields(FileOptions, {name: word for name, word in query.items() if word})
 
 
 def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
@@ -261,7 +261,7 @@ def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
     Raises:
         BadRequest: A parameter has an invalid value.
     """
-    return checked(SocketOptions, {name: word for name, word in query.items() if word})
+    return validate_fields(SocketOptions, {name: word for name, word in query.items() if word})
 
 
 def _temperature(stability: float | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]) -> float | None:

@@ -26,9 +26,9 @@ from runtime.server.elevenlabs.schema import (
     synthesis_options,
 )
 from runtime.server.session.dialect import Dialect
-from runtime.server.session.utterance import GrowingText
+from runtime.server.session.utterance import StreamedText
 from runtime.server.text.pronunciations import all_words
-from runtime.server.wire import SAMPLE_BYTES, Reply, pieces
+from runtime.server.wire import SAMPLE_BYTES, Reply, split_pcm
 from runtime.shared.inline_tags import ReadText
 
 
@@ -77,7 +77,7 @@ class ElevenLabsSession(Dialect[Context]):
                 self._fail(utterance, event.error)
 
     def _send_audio(self, context: Context, pcm: bytes) -> None:
-        for piece in pieces(pcm):
+        for piece in split_pcm(pcm):
             samples = len(piece) // SAMPLE_BYTES
             context.pending_samples += samples
             context.count_audio(samples / SAMPLE_RATE / context.speed, self._clock())
@@ -117,7 +117,7 @@ class ElevenLabsSession(Dialect[Context]):
         resolved = self._resolved(message.instructions)
         config = synthesis_options(message, options.language_code, options.seed, resolved, self._cards)
         pause_s = self._limits.max_buffer_delay_ms / 1000
-        text = GrowingText(
+        text = StreamedText(
             self._limits,
             message.text_filter or "markdown",
             pause_s,

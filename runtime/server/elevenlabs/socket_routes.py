@@ -11,11 +11,11 @@ from runtime.server.elevenlabs.schema import read_socket_options
 from runtime.server.elevenlabs.session import ElevenLabsSession
 from runtime.server.elevenlabs.speech_routes import PATH
 from runtime.server.elevenlabs.stream_input import StreamInputSession
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.websocket_routes import new_id, refuse_socket, session_arguments, speak
 
 
-def add_routes(app: FastAPI, host: Host) -> None:
+def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register ElevenLabs' WebSocket routes."""
 
     async def serve(kind: type[ElevenLabsSession], websocket: WebSocket, voice_id: str) -> None:

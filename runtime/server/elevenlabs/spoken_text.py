@@ -102,7 +102,7 @@ class SpokenText(HttpSpeech[Body]):
         word_times = TimedWords()
         for times in timed.values():
             word_times.join(times)
-        times_of_characters = alignment.of_file(word_times, self._body.speed)
+        times_of_characters = alignment.file_alignment(word_times, self._body.speed)
         return {
             "alignment": times_of_characters,
             "normalized_alignment": times_of_characters,

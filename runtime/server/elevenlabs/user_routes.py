@@ -15,8 +15,8 @@ from runtime.server.elevenlabs.responses import (
     ElevenLabsUser,
     ElevenLabsUsersSubscription,
 )
-from runtime.server.engine_host import OWNER_HEADER, Host
-from runtime.server.openapi.operations import documented
+from runtime.server.engine_host import OWNER_HEADER, EngineHost
+from runtime.server.openapi.operations import describe_operation
 from runtime.server.voices.known_voices import known_voices
 from runtime.server.wire import Reply
 
@@ -24,7 +24,7 @@ PATH = "/v1/user"
 GET = ["GET", "HEAD"]
 
 
-def add_routes(app: FastAPI, host: Host) -> None:
+def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register ElevenLabs' HTTP routes for the account."""
 
     def voices(request: Request) -> dict[str, Any]:
@@ -34,13 +34,13 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return {"voice_slots_used": count, **({"voice_limit": limit} if limit else {})}
 
     @app.api_route(PATH, methods=GET)
-    @documented(response=ElevenLabsUser, refused_as=ElevenLabsError)
+    @describe_operation(response=ElevenLabsUser, refused_as=ElevenLabsError)
     async def user(request: Request) -> Reply:
         """Return the account that all clients share, with its subscription."""
         return ElevenLabsUser(subscription=ElevenLabsUsersSubscription(**voices(request))).model_dump()
 
     @app.api_route(f"{PATH}/subscription", methods=GET)
-    @documented(response=ElevenLabsSubscription, refused_as=ElevenLabsError)
+    @describe_operation(response=ElevenLabsSubscription, refused_as=ElevenLabsError)
     async def subscription(request: Request) -> Reply:
         """Return the subscription of the account with its limits."""
         return ElevenLabsSubscription(**voices(request)).model_dump()

@@ -51,7 +51,7 @@ def main() -> int:
     settings = first.settings
     logging.basicConfig(level=first.log_level)
     log_warnings(is_verbose=first.log_level < logging.WARNING)
-    logs.set_up(settings.server)
+    logs.configure_logging(settings.server)
     try:
         from runtime.engine.engine import Engine  # This import takes seconds and may print.
 

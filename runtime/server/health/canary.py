@@ -40,7 +40,7 @@ REFERENCE_S = 2.0
 DIGEST_DIGITS = 16  # Number of hexadecimal digits in the digest of the codes.
 
 
-class Outcome(StrEnum):
+class CanaryOutcome(StrEnum):
     """Result of one canary round, in which a test request runs on each checkpoint."""
 
     SAME = "same"
@@ -56,22 +56,22 @@ class Canary:
         # Digests of the first runs. The key includes the modes, because a checkpoint may be loaded once per mode.
         self._first: dict[tuple[str, Sequence[str]], str] = {}
 
-    async def run_round(self) -> Outcome:
+    async def run_round(self) -> CanaryOutcome:
         """Run the canary request of every loaded checkpoint and return the outcome."""
         for card in self._engine.cards:
             if not card.loaded:
                 continue
             codes_digest = await self._spoken_digest(_utterance(card))
             if codes_digest is None:
-                return Outcome.INTERRUPTED
+                return CanaryOutcome.INTERRUPTED
             first = self._first.setdefault((card.fingerprint, card.modes), codes_digest)
             if codes_digest != first:
                 log.critical(
                     "%s: the four test frames changed from %s to %s; the engine's results are not reliable",
                     *(card.name, first, codes_digest),
                 )
-                return Outcome.DIFFERENT
-        return Outcome.SAME
+                return CanaryOutcome.DIFFERENT
+        return CanaryOutcome.SAME
 
     async def _spoken_digest(self, request: SpeechRequest) -> str | None:
         """Return a digest of the generated audio codes, an error code, or None if interrupted."""

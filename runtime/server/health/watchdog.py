@@ -9,7 +9,7 @@ import asyncio
 import logging
 
 from runtime.exits import Exit
-from runtime.server.health.canary import Canary, Outcome
+from runtime.server.health.canary import Canary, CanaryOutcome
 from runtime.server.metrics import ServerMetrics
 from runtime.server.speech_engine import SpeechEngine
 from runtime.settings import ServerSettings
@@ -93,10 +93,12 @@ class Watchdog:
         while self._settings.canary_s:
             outcome = await self._canary.run_round()
             self._first_canaries_done.set()
-            if outcome is not Outcome.INTERRUPTED:
+            if outcome is not CanaryOutcome.INTERRUPTED:
                 self._metrics.canary(outcome)
-            if outcome is Outcome.DIFFERENT:
+            if outcome is CanaryOutcome.DIFFERENT:
                 return Exit.CANARY_DIFFERS
-            await asyncio.sleep(CANARY_RETRY_DELAY_S if outcome is Outcome.INTERRUPTED else self._settings.canary_s)
+            await asyncio.sleep(
+                CANARY_RETRY_DELAY_S if outcome is CanaryOutcome.INTERRUPTED else self._settings.canary_s
+            )
         self._first_canaries_done.set()
         return await asyncio.Future()

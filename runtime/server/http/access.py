@@ -24,8 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.errors import MessageTooLarge, MoreThan, RateLimited, SpeechError, Unauthorized
 from runtime.server.caller import CALLER, Caller
-from runtime.server.engine_host import Host
-from runtime.server.http.keys import Clock, KeyRing, Tickets, digest
+from runtime.server.engine_host import EngineHost
+from runtime.server.http.keys import Clock, KeyRing, TicketStore, digest
 from runtime.server.rate_limit import RateLimit
 from runtime.shared.port.errors import CARTESIA, error_response
 from runtime.shared.port.guard import AccessCheck
@@ -42,7 +42,7 @@ class AccessControl(AccessCheck):
     """
 
     def __init__(
-        self, app: ASGIApp, host: Host, keys: KeyRing, tickets: Tickets, clock: Clock = time.monotonic
+        self, app: ASGIApp, host: EngineHost, keys: KeyRing, tickets: TicketStore, clock: Clock = time.monotonic
     ) -> None:
         super().__init__(app, host.metrics.refused)
         self._host = host

@@ -127,7 +127,7 @@ class DialogueStream:
             await asyncio.sleep(wait_s)
 
 
-class DialogueWords:
+class DialogueWordTimes:
     """Estimated times of the words in all turns of a dialogue, from the start of the audio.
 
     Thread: any, but only one at a time.

@@ -49,7 +49,7 @@ def keys_of(text: str) -> list[str]:
     return [key for line in text.splitlines() if (key := line.partition("#")[0].strip())]
 
 
-class Tickets:
+class TicketStore:
     """Store of short-lived tickets that each open one WebSocket without an API key."""
 
     def __init__(self, ticket_s: float, clock: Clock = time.monotonic) -> None:
@@ -74,7 +74,7 @@ class Tickets:
             self._ends.popitem(last=False)
 
 
-class SharedTickets(Tickets):
+class SharedTicketStore(TicketStore):
     """Store of signed tickets that every replica accepts.
 
     Tickets are signed with the first API key and expire by the wall clock. A ticket opens one WebSocket per replica,

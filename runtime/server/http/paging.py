@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from runtime.server.wire import number_in
+from runtime.server.wire import parse_integer
 
 MAX_PAGE_SIZE = 100  # Maximum number of items per page, as in Cartesia's and ElevenLabs' APIs.
 
@@ -30,7 +30,7 @@ def page_size(size: str, parameter: str) -> int:
     Raises:
         InvalidConfig: The page size is not an integer from 1 to 100.
     """
-    return number_in(size, parameter, 1, MAX_PAGE_SIZE)
+    return parse_integer(size, parameter, 1, MAX_PAGE_SIZE)
 
 
 def page(listed: Sequence[Item], id_of: Callable[[Item], str], size: int, after: str, before: str = "") -> Page[Item]:

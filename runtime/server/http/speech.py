@@ -14,14 +14,14 @@ from fastapi import Request
 
 from runtime.errors import InvalidMessage, MessageTooLarge, TextTooLong
 from runtime.request import Reference, SpeechRequest
-from runtime.server.caller import CALLER, submit
-from runtime.server.engine_host import Host
-from runtime.server.http.dialogue import DialogueStream, DialogueWords
+from runtime.server.caller import CALLER, submit_request
+from runtime.server.engine_host import EngineHost
+from runtime.server.http.dialogue import DialogueStream, DialogueWordTimes
 from runtime.server.http.speech_stream import SpeechStream, StreamingReply
 from runtime.server.logs import RequestLog
 from runtime.server.session.dialogue import turn_field
-from runtime.server.text.filter import FilterName, filtered, without_tags
-from runtime.server.text.pronunciations import NamesDictionaries, all_words, dictionary_for
+from runtime.server.text.filter import FilterName, filter_text, remove_tags
+from runtime.server.text.pronunciations import HasDictionaries, all_words, dictionary_for
 from runtime.server.voices.blending import voice_reference
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
@@ -34,7 +34,7 @@ _SMALL_BODY_BYTES = 16 * 2**10
 _BASE64_BYTES = 48 * 2**10  # Number of bytes that are encoded at once. It must be a multiple of 3.
 _MAX_MARKUP_RATIO = 4  # Maximum length of a text with markup, as a multiple of `limits.max_text_chars`.
 
-Body = TypeVar("Body", bound=NamesDictionaries)
+Body = TypeVar("Body", bound=HasDictionaries)
 
 
 class HttpSpeech(ABC, Generic[Body]):
@@ -46,7 +46,7 @@ class HttpSpeech(ABC, Generic[Body]):
     dialect: ClassVar[str]
     text_field: ClassVar[str]  # Name of the field with the text in this API.
 
-    def __init__(self, host: Host, body: Body, library: VoiceLibrary, request_id: str) -> None:
+    def __init__(self, host: EngineHost, body: Body, library: VoiceLibrary, request_id: str) -> None:
         self._id = request_id
         self._host = host
         self._body = body
@@ -109,7 +109,7 @@ class HttpSpeech(ABC, Generic[Body]):
             text=request.text if host.settings.server.log_text else None,
         )
         on_end = partial(host.ended, request_log)
-        submitted = partial(submit, host.engine, CALLER.get(), host.spending)
+        submitted = partial(submit_request, host.engine, CALLER.get(), host.spending)
         return SpeechStream(host.engine, request, submit=submitted, text_field=text_field, on_end=on_end)
 
     async def _filtered(self, name: FilterName, text: str, *, tags: bool, spells: bool = False) -> str:
@@ -131,16 +131,16 @@ class HttpSpeech(ABC, Generic[Body]):
         if len(text) > max_chars:
             raise TextTooLong(count=len(text), unit="characters", limit=max_chars, param=self.text_field)
         return await self._joined(
-            filtered(name, text, lambda: dictionary_for(entries, limits, tags=tags), spells=spells)
+            filter_text(name, text, lambda: dictionary_for(entries, limits, tags=tags), spells=spells)
         )
 
     async def _without_tags(self, text: str, *, tags: bool) -> str:
         """Return a text without its tags, for word times."""
-        return await self._joined(without_tags(text, self._host.settings.limits, brackets=tags))
+        return await self._joined(remove_tags(text, self._host.settings.limits, brackets=tags))
 
-    async def _dialogue_words(self, requests: Sequence[SpeechRequest], *, tags: bool) -> DialogueWords:
+    async def _dialogue_words(self, requests: Sequence[SpeechRequest], *, tags: bool) -> DialogueWordTimes:
         """Return the estimator of word times for the texts of a dialogue."""
-        return DialogueWords([await self._without_tags(request.text, tags=tags) for request in requests])
+        return DialogueWordTimes([await self._without_tags(request.text, tags=tags) for request in requests])
 
     async def _joined(self, pieces: Iterator[str]) -> str:
         """Join pieces of text that are computed on the text thread."""
@@ -187,7 +187,7 @@ def event(**fields: object) -> bytes:
     return f"event: {fields['type']}\ndata: {json.dumps(fields, separators=(',', ':'))}\n\n".encode()
 
 
-async def read_fields(request: Request, host: Host) -> dict[str, Any]:
+async def read_fields(request: Request, host: EngineHost) -> dict[str, Any]:
     """Read and parse the JSON body of a request, with limits on its size and transfer time.
 
     Raises:

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from runtime.errors import Draining, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Refused, Sink, SpeechEvent, SpeechRequest, Started
-from runtime.server.descriptions import end_notes
+from runtime.server.descriptions import finish_notes
 from runtime.server.speech_engine import SpeechEngine
 from runtime.server.wire import SAMPLE_BYTES
 from runtime.shared.port.limits import send_stream
@@ -113,7 +113,7 @@ class SpeechStream:
                 raise self._named(error)
             case Finished():
                 self._ended = True
-                self.notes += tuple(end_notes(event))
+                self.notes += tuple(finish_notes(event))
             case Started(seed=seed, notes=notes):
                 self.seed = seed
                 self.notes = notes

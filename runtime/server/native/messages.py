@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE, Finished, ModelCard, Queued, Started
-from runtime.server.descriptions import Metrics, Model, end_notes, metrics, model_entry
+from runtime.server.descriptions import Metrics, Model, finish_notes, metrics, model_entry
 from runtime.server.native.contexts import NativeUtterance
 from runtime.server.wire import SAMPLE_BYTES
 from runtime.settings import Limits
@@ -230,7 +230,7 @@ def audio_done(utterance: NativeUtterance, event: Finished) -> AudioDone:
         "stop_reason": event.stop_reason.value,
         "seed": utterance.seed,
         "error": False,
-        "notes": end_notes(event),
+        "notes": finish_notes(event),
         "metrics": metrics(event.stats),
     }
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, Vali
 from runtime.errors import InvalidConfig
 from runtime.server.session.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
 from runtime.server.session.speech_fields import SpeechFields
-from runtime.server.wire import Name, StrictFields, Text, VoiceFields, checked
+from runtime.server.wire import Name, StrictFields, Text, VoiceFields, validate_fields
 
 
 def _pcm(word: str) -> str:
@@ -136,7 +136,7 @@ def parse(fields: dict[str, Any]) -> ClientMessage:
     kind = fields.get("type")
     if not isinstance(kind, str) or kind not in MESSAGES:
         raise InvalidConfig(where="type", why=f"it must be one of {', '.join(MESSAGES)}", param="type")
-    return checked(MESSAGES[kind], fields)
+    return validate_fields(MESSAGES[kind], fields)
 
 
 def context_of(fields: dict[str, Any]) -> str | None:

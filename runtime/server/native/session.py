@@ -20,12 +20,12 @@ from runtime.server.session.dialogue import check_turn_text, check_turns, errors
 from runtime.server.session.speech_fields import NO_RECORDING
 from runtime.server.session.utterance import ChosenVoice
 from runtime.server.text.pronunciations import all_words
-from runtime.server.wire import SAMPLE_BYTES, Reply, check_frames, pieces
+from runtime.server.wire import SAMPLE_BYTES, Reply, check_frames, split_pcm
 
 DEFAULT_CONTEXT = "default"
 
 
-class Session(Dialect[NativeUtterance]):
+class NativeSession(Dialect[NativeUtterance]):
     """Session of one client in the native protocol."""
 
     gives_notice = True
@@ -77,7 +77,7 @@ class Session(Dialect[NativeUtterance]):
             self.send_queue.add_message(messages.dialogue_turn(utterance, event))
 
     def _send_audio(self, utterance: NativeUtterance, pcm: bytes, first_sample: int) -> None:
-        for piece in pieces(pcm):
+        for piece in split_pcm(pcm):
             samples = len(piece) // SAMPLE_BYTES
             data = binary_frame.header(utterance, first_sample) + piece if utterance.labelled else piece
             self.send_queue.add_audio(data, number=utterance.number, samples=samples)

@@ -12,7 +12,7 @@ from runtime.request import Reference, SpeechRequest, Split
 from runtime.server.session.speech_fields import SpeechFields
 from runtime.server.text.filter import FilterName
 from runtime.server.voices.voice_resolver import ResolvedVoice
-from runtime.server.wire import check_frames, checked
+from runtime.server.wire import check_frames, validate_fields
 from runtime.settings import Limits
 
 FORMATS = ("wav", "pcm", "flac", "mp3", "aac", "opus")
@@ -117,7 +117,7 @@ def read_config(fields: dict[str, Any], limits: Limits) -> OmniConfig:
     known = {name: value for name, value in fields.items() if name != "type"}
     if known.get("streaming_mode") in ("token_level", "sentence_commit"):  # Both modes imply streamed audio.
         known = {"response_format": "pcm", **known, "stream_audio": True}
-    config = checked(OmniConfig, known)
+    config = validate_fields(OmniConfig, known)
     if config.frame_limit is not None:
         check_frames(config.frame_limit + 1, limits.max_frames + 1, param="max_new_tokens")
     return config

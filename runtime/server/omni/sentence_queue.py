@@ -10,7 +10,7 @@ from typing import Protocol
 from runtime.errors import SpeechError
 from runtime.request import Finished
 from runtime.server.omni.schema import OmniConfig
-from runtime.server.session.utterance import ChosenVoice, GrowingText, Utterance
+from runtime.server.session.utterance import ChosenVoice, StreamedText, Utterance
 
 
 class SentenceEncoder(Protocol):
@@ -33,7 +33,7 @@ class Turn:
 
     index: int
     voice: ChosenVoice[OmniConfig]
-    text: GrowingText
+    text: StreamedText
     sentences: int = 0
     fragments: int = 0  # Number of pieces of streamed text. vLLM-Omni's API counts them as sentences.
     seed: int | None = None  # Seed of the first sentence, which is used for all sentences.

@@ -23,7 +23,7 @@ _ENDS = {
 }
 
 
-class Sentences:
+class SentenceSplitter:
     """Incremental splitter of the text of an utterance into sentences or clauses.
 
     `tags` has the limits of inline tags, or is None if inline tags are disabled.

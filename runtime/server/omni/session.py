@@ -27,10 +27,10 @@ from runtime.request import AudioChunk, Broken, Finished, Layout, SpeechEvent, S
 from runtime.server.omni import messages
 from runtime.server.omni.schema import OmniConfig, read_config
 from runtime.server.omni.sentence_queue import OpenEncoder, QueuedClose, Sentence, SentenceQueue, Turn, TurnEnd
-from runtime.server.omni.sentences import Sentences
+from runtime.server.omni.sentences import SentenceSplitter
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.speech_fields import NO_RECORDING
-from runtime.server.session.utterance import ChosenVoice, GrowingText
+from runtime.server.session.utterance import ChosenVoice, StreamedText
 from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import check_text
 from runtime.shared.inline_tags import last_style
@@ -51,7 +51,7 @@ class OmniSession(Dialect[Sentence]):
         self._open_encoder = open_encoder
         self._voice: ChosenVoice[OmniConfig] | None = None
         self._turn: Turn | None = None  # Utterance that is receiving text.
-        self._text = Sentences(Split.NONE)
+        self._text = SentenceSplitter(Split.NONE)
         self._live: Sentence | None = None  # Sentence that receives the streamed text of the utterance, or None.
         # Number of characters of the streamed text or of the incomplete sentence.
         self._unspoken_chars = 0
@@ -77,7 +77,7 @@ class OmniSession(Dialect[Sentence]):
         return None if is_spoken_to else min(_IDLE_S, self._limits.idle_s)
 
     @property
-    def _pausing(self) -> GrowingText | None:
+    def _pausing(self) -> StreamedText | None:
         """Return the text in which pauses are detected, or None.
 
         Pauses in streamed text are detected only after the sentence was submitted.
@@ -193,7 +193,7 @@ class OmniSession(Dialect[Sentence]):
         if config.is_live and config.non_streaming_mode is None and resolved.mode in self._streaming:
             changed["non_streaming_mode"] = False  # As in vLLM-Omni, speech starts before the text is complete.
         self._voice = self._chosen(config.model_copy(update=changed), resolved, config.recording)
-        self._text = Sentences(config.split_unit, self._limits if config.tags else None)
+        self._text = SentenceSplitter(config.split_unit, self._limits if config.tags else None)
 
     def _append(self, voice: ChosenVoice[OmniConfig], text: object) -> None:
         if not isinstance(text, str):

@@ -22,14 +22,14 @@ from runtime.errors import (
 )
 from runtime.request import ModelCard
 from runtime.server.descriptions import Model, model_entry
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.http.request_ids import id_of
 from runtime.server.http.speech import base64_json, read_fields
 from runtime.server.http.speech_stream import StreamingReply, while_connected
 from runtime.server.openai.responses import BatchReply, ModelAlias, SpeechBatch, SpeechModels
 from runtime.server.openai.schema import SpeechBody, read_batch, read_speech
 from runtime.server.openai.speech_responder import CompleteAudio, SpeechResponder, usage
-from runtime.server.openapi.operations import SPEECH, UNREADY, documented
+from runtime.server.openapi.operations import SPEECH, UNREADY, describe_operation
 from runtime.server.voices.routes import OPEN_WEBUI_PATH
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import MODEL_ALIASES
@@ -44,12 +44,12 @@ EXAMPLE = {"model": "tts-1", "voice": "alloy", "input": "Good morning."}
 MEDIA_TYPES = tuple(dict.fromkeys(form.media_type for form in FORMATS.values()))
 
 
-def add_routes(app: FastAPI, host: Host) -> None:
+def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register OpenAI's HTTP routes for speech, batches and models."""
 
     @app.post(OPEN_WEBUI_PATH + "/audio/speech", response_model=None)
     @app.post("/v1/audio/speech", response_model=None)
-    @documented(body=SpeechBody, example=EXAMPLE, binary_types=MEDIA_TYPES, is_events=True, refusals=SPEECH)
+    @describe_operation(body=SpeechBody, example=EXAMPLE, binary_types=MEDIA_TYPES, is_events=True, refusals=SPEECH)
     async def speech(request: Request) -> Response:
         """Speak a text or a dialogue, and return audio or server-sent events."""
         body = read_speech(await read_fields(request, host), is_streaming_client=_is_streaming_client(request))
@@ -62,7 +62,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return responder.reply(responder.as_audio(), FORMATS[body.response_format].media_type)
 
     @app.post("/v1/audio/speech/batch", response_model=None)
-    @documented(body=SpeechBatch, example={"items": [EXAMPLE, EXAMPLE]}, response=BatchReply, refusals=SPEECH)
+    @describe_operation(body=SpeechBatch, example={"items": [EXAMPLE, EXAMPLE]}, response=BatchReply, refusals=SPEECH)
     async def batch(request: Request) -> Response:
         """Speak several texts (an error in one text does not affect the others)."""
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
@@ -79,7 +79,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.api_route(OPEN_WEBUI_PATH + "/audio/models", methods=GET)
     @app.api_route("/v1/audio/models", methods=GET)
-    @documented(response=SpeechModels)
+    @describe_operation(response=SpeechModels)
     async def speech_models() -> Reply:
         """List the checkpoints, and OpenAI's model names as aliases, for Open WebUI."""
         cards = host.engine.cards if host.problem is None else ()
@@ -88,7 +88,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return {"object": "list", "data": listed, "models": listed}
 
     @app.api_route("/v1/models/{name:path}", methods=GET)
-    @documented(response=Model | ModelAlias, refusals=UNREADY | {UnknownModel})
+    @describe_operation(response=Model | ModelAlias, refusals=UNREADY | {UnknownModel})
     async def model(name: str) -> Reply:
         """Return one loaded checkpoint, or one of OpenAI's model names as an alias."""
         if not name:  # The request is for /v1/models/ without a name.
@@ -118,7 +118,7 @@ def _is_streaming_client(request: Request) -> bool:
 
 
 async def _batch(
-    host: Host, items: list[dict[str, Any]], library: VoiceLibrary, request_id: str
+    host: EngineHost, items: list[dict[str, Any]], library: VoiceLibrary, request_id: str
 ) -> AsyncGenerator[bytes, None]:
     """Speak all items of a batch and yield the body of the response.
 
@@ -145,7 +145,7 @@ async def _batch(
 
 
 async def _item(
-    host: Host, fields: dict[str, Any], library: VoiceLibrary, request_id: str
+    host: EngineHost, fields: dict[str, Any], library: VoiceLibrary, request_id: str
 ) -> tuple[bytes | None, Reply]:
     """Return the audio of a batch item (None if it failed) and its other fields."""
     try:
@@ -168,7 +168,7 @@ async def _item(
     }
 
 
-async def _await_capacity(host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> CompleteAudio:
+async def _await_capacity(host: EngineHost, body: SpeechBody, library: VoiceLibrary, request_id: str) -> CompleteAudio:
     """Speak one item of a batch, with retries for `queue_s` while the engine's queue is full."""
     loop = asyncio.get_running_loop()
     end = loop.time() + host.settings.limits.queue_s

@@ -18,7 +18,7 @@ from runtime.request import Reference
 from runtime.server.session.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
 from runtime.server.session.speech_fields import NO_RECORDING, SpeechFields
 from runtime.server.text.filter import FilterName
-from runtime.server.wire import Name, Text, VoiceFields, check_field_count, checked, without_nulls
+from runtime.server.wire import Name, Text, VoiceFields, check_field_count, validate_fields, without_nulls
 from runtime.shared.encoding import BIT_RATE_RANGE, FORMATS, SPEEDS, VOLUME_RANGE
 from runtime.shared.loudness import LOUDNESS_RANGE_LUFS
 
@@ -191,7 +191,7 @@ def read_speech(fields: dict[str, Any], *, is_streaming_client: bool = False, is
     Raises:
         InvalidConfig, UnsupportedFormat: A field has the wrong type, is out of range, or contradicts another field.
     """
-    body = checked(SpeechBody, fields)
+    body = validate_fields(SpeechBody, fields)
     if is_streaming_client and body.stream is None and body.stream_format is None:
         body = body.model_copy(update={"stream_format": "audio"})
     if body.is_whole and body.stream_format == "sse":

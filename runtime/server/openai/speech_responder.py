@@ -11,7 +11,7 @@ import numpy as np
 from runtime.errors import EmptyText, SpeechError
 from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest, StopReason
 from runtime.server.descriptions import metrics
-from runtime.server.http.dialogue import DialogueStream, DialogueWords
+from runtime.server.http.dialogue import DialogueStream, DialogueWordTimes
 from runtime.server.http.speech import HttpSpeech, event
 from runtime.server.openai.schema import SpeechBody
 from runtime.server.session.dialogue import check_turn_text, check_turns, errors_of_turn
@@ -152,7 +152,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             spoken_words += self._word_times_of(word_times.finish())
         return chunks, end, speech, spoken_words
 
-    async def _word_times(self, requests: Sequence[SpeechRequest]) -> DialogueWords | None:
+    async def _word_times(self, requests: Sequence[SpeechRequest]) -> DialogueWordTimes | None:
         """Return the estimator of word times, or None if the body does not request them."""
         if not self._body.timestamp_granularities:
             return None
@@ -258,7 +258,9 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         )
 
 
-def _times_of_chunk(words: DialogueWords | None, speech: DialogueStream, chunk: AudioChunk) -> dict[int, TimedWords]:
+def _times_of_chunk(
+    words: DialogueWordTimes | None, speech: DialogueStream, chunk: AudioChunk
+) -> dict[int, TimedWords]:
     return {} if words is None else words.advance(speech, len(chunk.pcm) // SAMPLE_BYTES)
 
 

@@ -45,7 +45,7 @@ _EVENT: Document = {  # JSON schema of a server-sent event.
 }
 
 
-def document(routes: Sequence[BaseRoute], *, has_keys: bool) -> Document:
+def build_document(routes: Sequence[BaseRoute], *, has_keys: bool) -> Document:
     """Return the OpenAPI document of all HTTP routes.
 
     Args:
@@ -68,7 +68,7 @@ def document(routes: Sequence[BaseRoute], *, has_keys: bool) -> Document:
     }
 
 
-def undocumented(routes: Sequence[BaseRoute]) -> list[str]:
+def undocumented_routes(routes: Sequence[BaseRoute]) -> list[str]:
     """Return the paths of all endpoints that lack an `Operation` or a docstring."""
     return [
         str(route.path)

@@ -35,12 +35,12 @@ class ErrorReply(TypedDict):
     error: ErrorObject
 
 
-def kinds(*roots: type[SpeechError]) -> Iterator[type[SpeechError]]:
+def error_classes(*roots: type[SpeechError]) -> Iterator[type[SpeechError]]:
     """Yield `roots` and all their subclasses that define an error code."""
     for root in roots:
         if "code" in root.__dict__:
             yield root
-        yield from kinds(*root.__subclasses__())
+        yield from error_classes(*root.__subclasses__())
 
 
 Refusals = frozenset[type[SpeechError]]
@@ -66,14 +66,16 @@ _OF_THE_LIBRARY: set[type[SpeechError]] = {
 }
 # Errors of speech requests (SPEECH) and of forms that store a voice (LIBRARY).
 SPEECH: Refusals = (
-    frozenset(kinds(errors.BadRequest, errors.Busy, errors.Expired, errors.Failed)) - _OF_SOCKETS - _OF_THE_LIBRARY
+    frozenset(error_classes(errors.BadRequest, errors.Busy, errors.Expired, errors.Failed))
+    - _OF_SOCKETS
+    - _OF_THE_LIBRARY
 )
 LIBRARY: Refusals = frozenset(
     {
         *(_OF_THE_LIBRARY - _OF_DICTIONARIES),
         *(errors.InvalidConfig, errors.InvalidMessage, errors.VoiceNotFound, errors.VoiceFileInvalid),
         *(errors.TranscriptMismatch, errors.SessionIdle, errors.StorageFailed),
-        *kinds(errors.BadReferenceAudio),
+        *error_classes(errors.BadReferenceAudio),
     }
 )
 DICTIONARIES: Refusals = frozenset(
@@ -103,7 +105,7 @@ class Operation:
     is_open: bool = False  # True if the route is accessible without an API key.
 
 
-def documented(**kwargs: Any) -> Callable[[Endpoint], Endpoint]:
+def describe_operation(**kwargs: Any) -> Callable[[Endpoint], Endpoint]:
     """Return a decorator that attaches an `Operation` with these fields to an endpoint."""
 
     def note(endpoint: Endpoint) -> Endpoint:
@@ -114,6 +116,6 @@ def documented(**kwargs: Any) -> Callable[[Endpoint], Endpoint]:
 
 
 def operation_of(endpoint: Callable[..., Any]) -> Operation | None:
-    """Return the `Operation` that `documented` attached to an endpoint, or None."""
+    """Return the `Operation` that `describe_operation` attached to an endpoint, or None."""
     noted = getattr(endpoint, _ATTRIBUTE, None)
     return noted if isinstance(noted, Operation) else None

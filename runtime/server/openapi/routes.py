@@ -8,15 +8,15 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from runtime.server.engine_host import Host
-from runtime.server.openapi.document import document
-from runtime.server.openapi.operations import documented
+from runtime.server.engine_host import EngineHost
+from runtime.server.openapi.document import build_document
+from runtime.server.openapi.operations import describe_operation
 from runtime.shared.port.openapi_page import page
 
 GET = ["GET", "HEAD"]
 
 
-def add_routes(app: FastAPI, host: Host) -> None:
+def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register the routes of the OpenAPI document and its HTML page.
 
     The document also describes routes that are registered later.
@@ -24,21 +24,21 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @cache
     def described() -> dict[str, Any]:
-        return document(app.routes, has_keys=host.settings.server.needs_key)
+        return build_document(app.routes, has_keys=host.settings.server.needs_key)
 
     @cache
     def shown() -> str:
         return page(described())
 
     @app.api_route("/openapi.json", methods=GET)
-    @documented(response=dict[str, Any])
+    @describe_operation(response=dict[str, Any])
     async def openapi() -> dict[str, Any]:
         """Return the OpenAPI 3.1 document of the HTTP routes."""
         return described()
 
     @app.api_route("/docs", methods=GET)
     @app.api_route("/openapi", methods=GET)
-    @documented(binary_types=("text/html",))
+    @describe_operation(binary_types=("text/html",))
     async def openapi_page() -> HTMLResponse:
         """Return the OpenAPI document as an HTML page."""
         return HTMLResponse(shown(), headers={"Cache-Control": "no-cache"})

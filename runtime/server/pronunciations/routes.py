@@ -12,9 +12,9 @@ from runtime.errors import DictionaryNotFound
 from runtime.pronunciations.dictionary import PronunciationDictionary, Word
 from runtime.pronunciations.folder import DictionaryEdit
 from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.http.speech import read_fields
-from runtime.server.openapi.operations import DICTIONARIES, documented
+from runtime.server.openapi.operations import DICTIONARIES, describe_operation
 from runtime.server.pronunciations.schema import (
     ChangedDictionary,
     DeletedDictionary,
@@ -23,7 +23,7 @@ from runtime.server.pronunciations.schema import (
     StoredDictionary,
 )
 from runtime.server.text.pronunciations import Pronunciation
-from runtime.server.wire import Reply, checked
+from runtime.server.wire import Reply, validate_fields
 
 GET = ["GET", "HEAD"]
 PATH = "/v1/audio/pronunciations"
@@ -32,11 +32,11 @@ EXAMPLE = {"name": "Our names", "pronunciations": [{"word": "Nguyen", "say_as": 
 CREATING = DICTIONARIES - {DictionaryNotFound}
 
 
-def add_routes(app: FastAPI, host: Host) -> None:
+def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register the HTTP routes of the stored pronunciation dictionaries."""
 
     @app.api_route(PATH, methods=GET)
-    @documented(response=DictionaryList)
+    @describe_operation(response=DictionaryList)
     async def dictionaries(request: Request) -> Reply:
         """List the stored pronunciation dictionaries without their entries."""
         dictionaries = dictionaries_of(host, request)
@@ -46,10 +46,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return {"object": "list", "data": data}
 
     @app.post(PATH)
-    @documented(body=NewDictionary, example=EXAMPLE, response=StoredDictionary, refusals=CREATING)
+    @describe_operation(body=NewDictionary, example=EXAMPLE, response=StoredDictionary, refusals=CREATING)
     async def create(request: Request) -> Reply:
         """Store a new pronunciation dictionary and return the dictionary with its id."""
-        body = checked(NewDictionary, await read_fields(request, host))
+        body = validate_fields(NewDictionary, await read_fields(request, host))
         dictionaries, entries = dictionaries_of(host, request), as_words(body.pronunciations)
         return await host.run_in_worker(
             lambda: describe_with_entries(
@@ -58,17 +58,17 @@ def add_routes(app: FastAPI, host: Host) -> None:
         )
 
     @app.api_route(ONE, methods=GET)
-    @documented(response=StoredDictionary, refusals=frozenset({DictionaryNotFound}))
+    @describe_operation(response=StoredDictionary, refusals=frozenset({DictionaryNotFound}))
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
         """Return one pronunciation dictionary with its entries."""
         dictionaries = dictionaries_of(host, request)
         return await host.run_in_worker(lambda: describe_with_entries(dictionaries, dictionaries.get(dictionary_id)))
 
     @app.patch(ONE)
-    @documented(body=ChangedDictionary, response=StoredDictionary, refusals=DICTIONARIES)
+    @describe_operation(body=ChangedDictionary, response=StoredDictionary, refusals=DICTIONARIES)
     async def change(request: Request, dictionary_id: str) -> Reply:
         """Change the name, the description or the entries of a pronunciation dictionary."""
-        body = checked(ChangedDictionary, await read_fields(request, host))
+        body = validate_fields(ChangedDictionary, await read_fields(request, host))
         entries = None if body.pronunciations is None else as_words(body.pronunciations)
         edit = DictionaryEdit(
             name=body.name, description=body.description, words=None if entries is None else lambda _: entries
@@ -79,14 +79,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
         )
 
     @app.delete(ONE)
-    @documented(response=DeletedDictionary, refusals=DICTIONARIES)
+    @describe_operation(response=DeletedDictionary, refusals=DICTIONARIES)
     async def delete(request: Request, dictionary_id: str) -> Reply:
         """Delete a pronunciation dictionary permanently."""
         await host.run_in_worker(dictionaries_of(host, request).delete, dictionary_id)
         return {"id": dictionary_id, "object": "audio.pronunciation_dictionary.deleted", "deleted": True}
 
 
-def dictionaries_of(host: Host, request: Request) -> OwnerDictionaries:
+def dictionaries_of(host: EngineHost, request: Request) -> OwnerDictionaries:
     """Return the pronunciation dictionaries of the owner named in the request's headers."""
     return host.owner_library(request.headers).pronunciations
 

@@ -13,13 +13,13 @@ from typing import Any, Generic, TypeVar
 
 from runtime.errors import BadRequest, Expired, InvalidMessage, SessionIdle, SessionTooLong, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Mode, ModelCard, Reference, SpeechEvent, Started
-from runtime.server.descriptions import end_notes
+from runtime.server.descriptions import finish_notes
 from runtime.server.session.commands import AudioMessage, Command, Decode, Outgoing, Recall
 from runtime.server.session.send_queue import SendQueue
 from runtime.server.session.utterance import ChosenVoice, SpeechConfig, Utterance
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import SAMPLE_BYTES, Reply, check_size, decode, pieces
+from runtime.server.wire import SAMPLE_BYTES, Reply, check_size, decode, split_pcm
 from runtime.settings import Limits
 
 _NOTICE_S = 60.0  # Seconds between the warning to the client and the end of the session.
@@ -149,7 +149,7 @@ class Dialect(ABC, Generic[Speaking]):
         match event:
             case Finished():
                 del self.utterances[number]
-                utterance.notes += end_notes(event)
+                utterance.notes += finish_notes(event)
             case Broken():
                 del self.utterances[number]
             case Started(seed=seed, notes=notes):
@@ -245,7 +245,7 @@ class Dialect(ABC, Generic[Speaking]):
         return voice
 
     def _send_pcm(self, utterance: Speaking, pcm: bytes) -> None:
-        for piece in pieces(pcm):
+        for piece in split_pcm(pcm):
             self.send_queue.add_audio(piece, number=utterance.number, samples=len(piece) // SAMPLE_BYTES)
 
     def _send_about(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:

@@ -14,7 +14,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from runtime.errors import InvalidConfig
 from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split, VoicePrompt
-from runtime.server.session.utterance import GrowingText
+from runtime.server.session.utterance import StreamedText
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import DictionaryIds, Pronunciations
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
@@ -165,9 +165,9 @@ class SpeechFields(VoiceFields):
         delay_ms = self.max_buffer_delay_ms
         return (limits.max_buffer_delay_ms if delay_ms is None else delay_ms) / 1000
 
-    def growing_text(self, limits: Limits) -> GrowingText:
+    def growing_text(self, limits: Limits) -> StreamedText:
         """Create an empty streamed text with the text settings of this request."""
-        return GrowingText(
+        return StreamedText(
             limits, self.filter_name, self.pause_s(limits), pronunciations=self.pronunciations, tags=self.tags
         )
 

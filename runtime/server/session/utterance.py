@@ -55,7 +55,7 @@ class ChosenVoice(Generic[Config]):
         return self.reference if isinstance(self.reference, Reference) else None
 
 
-class GrowingText:
+class StreamedText:
     """Streamed text of one utterance, with a length limit, a text filter and pause detection."""
 
     def __init__(
@@ -140,7 +140,7 @@ class Utterance(Generic[Config]):
 
     commands: list[Command]  # Commands of the session, to which the utterance appends its own commands.
     voice: ChosenVoice[Config]
-    text: GrowingText
+    text: StreamedText
     name: str = ""
     number: int = 0
     keeps_pieces: bool = False

@@ -41,7 +41,7 @@ class TextFilter(Protocol):
         ...
 
 
-class Unfiltered:
+class IdentityFilter:
     """Text filter that returns its input unchanged."""
 
     def add(self, text: str) -> str:
@@ -106,10 +106,10 @@ def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spell
         stages += [GrowingThoughts(), GrowingMarkdown()]
     if dictionary is not None:
         stages.append(GrowingPronunciation(dictionary))
-    return PiecewiseFilter(reduce(ChainedFilter, stages)) if stages else Unfiltered()
+    return PiecewiseFilter(reduce(ChainedFilter, stages)) if stages else IdentityFilter()
 
 
-def filtered(
+def filter_text(
     name: FilterName, text: str, dictionary: Callable[[], Dictionary | None], *, spells: bool = False
 ) -> Iterator[str]:
     """Filter a complete text and yield the spoken text in pieces.
@@ -128,7 +128,7 @@ def filtered(
     yield growing.finish()
 
 
-def without_tags(text: str, limits: Limits, *, brackets: bool) -> Iterator[str]:
+def remove_tags(text: str, limits: Limits, *, brackets: bool) -> Iterator[str]:
     """Remove the tags from a complete text and yield the remaining text in pieces.
 
     Each piece is the result for at most `PIECE_CHARS` characters of input.

@@ -47,7 +47,7 @@ Pronunciations = Annotated[list[Pronunciation], Field(max_length=MAX_WORDS)]
 DictionaryIds = Annotated[list[Name], Field(max_length=MAX_DICTIONARIES)]
 
 
-class NamesDictionaries(Protocol):
+class HasDictionaries(Protocol):
     """Interface of requests with pronunciations or with ids of stored dictionaries."""
 
     @property
@@ -64,7 +64,7 @@ class NamesDictionaries(Protocol):
         ...
 
 
-def all_words(request: NamesDictionaries, library: VoiceLibrary) -> list[Pronunciation]:
+def all_words(request: HasDictionaries, library: VoiceLibrary) -> list[Pronunciation]:
     """Return the pronunciations of the request, then the entries of its dictionaries.
 
     Thread: event loop. A dictionary file of at most 0.5 MB is read if it is not cached.

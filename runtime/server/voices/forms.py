@@ -26,9 +26,9 @@ from runtime.settings import Limits
 from runtime.shared.names import checked_name, checked_tags, new_id
 from runtime.shared.reference import read_reference
 from runtime.shared.strict_json import parse_object
-from runtime.voices.examination import Examination, examine, prepare_recording, require_speech
-from runtime.voices.other_files import DemoVoice, Profile, is_other_file, read_other_file
-from runtime.voices.voice import Consent, Edit, Voice, to_pcm
+from runtime.voices.examination import RecordingCheck, check_recording, prepare_recording, require_speech
+from runtime.voices.other_files import DemoVoice, VoiceboxProfile, is_other_file, read_other_file
+from runtime.voices.voice import Consent, Voice, VoiceChanges, to_pcm
 from runtime.voices.voice_file import (
     LANGUAGE,
     MAX_ENTRIES,
@@ -69,7 +69,7 @@ async def read_form(request: Request, limits: Limits) -> VoiceForm:
     return _checked(VoiceForm(fields, files.get("audio_sample"), files.get("file")))
 
 
-def voice_of(form: VoiceForm, limits: Limits) -> Voice:
+def voice_from_form(form: VoiceForm, limits: Limits) -> Voice:
     """Validate an upload form, and create and return a voice from its fields and file.
 
     Raises:
@@ -85,7 +85,7 @@ def voice_of(form: VoiceForm, limits: Limits) -> Voice:
     return _recorded(form.recording or b"", form, consent, limits)
 
 
-def examined(form: VoiceForm, limits: Limits) -> Examination:
+def check_form_recording(form: VoiceForm, limits: Limits) -> RecordingCheck:
     """Check the recording in an upload form and return the result.
 
     Raises:
@@ -97,7 +97,7 @@ def examined(form: VoiceForm, limits: Limits) -> Examination:
         _refuse("audio_sample", "send the recording to check")
     transcript = _text(form, "ref_text", MAX_TRANSCRIPT)
     with _about("audio_sample"):
-        found = examine(read_reference(form.recording, limits), transcript)
+        found = check_recording(read_reference(form.recording, limits), transcript)
         require_speech(found, limits)
     return found
 
@@ -121,17 +121,17 @@ def _imported(file: bytes, form: VoiceForm, consent: Consent | None, limits: Lim
     return replace(voice, consent=consent or voice.consent, name=voice.name if name is None else checked_name(name))
 
 
-def _converted(found: Profile | DemoVoice, form: VoiceForm, consent: Consent, limits: Limits) -> Voice:
+def _converted(found: VoiceboxProfile | DemoVoice, form: VoiceForm, consent: Consent, limits: Limits) -> Voice:
     """Convert the voice file of another program to a voice.
 
     Fields of the form override fields of the file.
     """
     fields = form.fields
-    if isinstance(found, Profile):
+    if isinstance(found, VoiceboxProfile):
         profile_fields = {"name": found.name, "speaker_description": found.description, "ref_text": found.transcript}
         fields = {**profile_fields, "language": language_of(found.language), **fields}
     voice = _described(replace(form, fields=fields), consent, "voicebox")
-    if isinstance(found, Profile):
+    if isinstance(found, VoiceboxProfile):
         return _prepared(voice, found.samples, limits, found.advice)
     prompts = {found.prompt.fingerprint: found.prompt}
     voice = replace(voice, transcript=found.transcript, prompts=prompts)
@@ -166,7 +166,7 @@ def _prepared(voice: Voice, samples: NDArray[np.float32], limits: Limits, advice
     return replace(voice, reference=to_pcm(taken.samples), advice=(*found, *advice))
 
 
-def edit_of(fields: dict[str, Any]) -> Edit:
+def parse_changes(fields: dict[str, Any]) -> VoiceChanges:
     """Parse a JSON object with changes to a stored voice.
 
     A null description removes the stored description.
@@ -184,7 +184,7 @@ def edit_of(fields: dict[str, Any]) -> Edit:
         _refuse("description", "it must be text")
     if "tags" in fields and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
         _refuse("tags", "it must be a list of texts")
-    return Edit(
+    return VoiceChanges(
         name=name,
         description=_checked_text("description", description, MAX_WORDS) if "description" in fields else None,
         tags=None if tags is None else tuple(tags),

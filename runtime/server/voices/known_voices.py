@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runtime.errors import VoiceNotFound
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.wire import code_of
 
 
@@ -23,7 +23,7 @@ class KnownVoice:
     is_owner: bool = False  # True if the caller may change the voice.
 
 
-def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:
+def known_voices(host: EngineHost, headers: Mapping[str, str]) -> list[KnownVoice]:
     """Return all speakers, then the stored voices of the owner named in `headers`."""
     library = host.owner_library(headers)
     speakers = [
@@ -51,7 +51,7 @@ def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:
     return [*speakers, *stored]
 
 
-def known_voice(host: Host, headers: Mapping[str, str], id_or_name: str) -> KnownVoice:
+def known_voice(host: EngineHost, headers: Mapping[str, str], id_or_name: str) -> KnownVoice:
     """Return the speaker or stored voice with this id or name.
 
     Raises:

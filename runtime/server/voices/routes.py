@@ -24,9 +24,9 @@ from runtime.errors import (
     VoiceNotYours,
 )
 from runtime.request import SAMPLE_RATE
-from runtime.server.engine_host import Host
-from runtime.server.openapi.operations import FORM, LIBRARY, documented
-from runtime.server.voices.forms import VoiceForm, edit_of, examined, read_form, voice_of
+from runtime.server.engine_host import EngineHost
+from runtime.server.openapi.operations import FORM, LIBRARY, describe_operation
+from runtime.server.voices.forms import VoiceForm, check_form_recording, parse_changes, read_form, voice_from_form
 from runtime.server.voices.responses import (
     CreatedVoice,
     DeletedVoice,
@@ -47,10 +47,10 @@ from runtime.shared.names import is_blend
 from runtime.shared.port.errors import trailing_slash_error
 from runtime.shared.port.limits import whole_body
 from runtime.voices.checks import Advice
-from runtime.voices.examination import Examination
+from runtime.voices.examination import RecordingCheck
 from runtime.voices.listing import VoiceFileProblem, file_of
 from runtime.voices.owner_libraries import OwnerLibrary
-from runtime.voices.voice import Edit, to_pcm
+from runtime.voices.voice import VoiceChanges, to_pcm
 
 GET = ["GET", "HEAD"]
 VOICES = "/v1/audio/voices"
@@ -62,7 +62,7 @@ VOICE_ERRORS = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})
 SHADOWED = "A speaker has its name; rename it, or request it as voice:NAME."
 
 
-def voices_router(host: Host) -> APIRouter:
+def voices_router(host: EngineHost) -> APIRouter:
     """Create the router with the HTTP routes of the voice library.
 
     Disk access and decoding run on the host's worker threads.
@@ -89,13 +89,13 @@ def voices_router(host: Host) -> APIRouter:
             raise (VoiceNotYours if is_speaker(name_or_id, speakers()) else VoiceNotFound) from None
 
     @router.api_route(OPEN_WEBUI_PATH + "/audio/voices", methods=GET)
-    @documented(response=VoiceList)
+    @describe_operation(response=VoiceList)
     async def voices_of_open_webui(request: Request) -> Reply:
         """List all voices in the format of Open WebUI's voice menu."""
         return await voices(request, of=OBJECTS)
 
     @router.api_route(VOICES, methods=GET)
-    @documented(
+    @describe_operation(
         response=VoiceList,
         refusals=frozenset({InvalidConfig}),
         parameters={"search": "words that a voice must hold", "of": "names or objects: type of the items of voices"},
@@ -111,7 +111,7 @@ def voices_router(host: Host) -> APIRouter:
         return {**found, "voices": voice_objects(speakers(), cards)} if of == OBJECTS else found
 
     @router.post(VOICES)
-    @documented(body=VoiceUpload, body_media=FORM, response=CreatedVoice, refusals=LIBRARY)
+    @describe_operation(body=VoiceUpload, body_media=FORM, response=CreatedVoice, refusals=LIBRARY)
     async def create(request: Request) -> Reply:
         """Store a new voice from a recording or from an exported voice file."""
         form, library = await read_form(request, host.settings.limits), host.owner_library(request.headers)
@@ -120,15 +120,15 @@ def voices_router(host: Host) -> APIRouter:
         return describe_new_voice(library, card)
 
     @router.post(VOICES + "/check")
-    @documented(body=Recording, body_media=FORM, response=VoiceCheck, refusals=LIBRARY)
+    @describe_operation(body=Recording, body_media=FORM, response=VoiceCheck, refusals=LIBRARY)
     async def check(request: Request) -> Reply:
         """Check an uploaded recording and return advice, without storing the recording."""
         form = await read_form(request, host.settings.limits)
-        return describe_check(await host.run_in_worker(examined, form, host.settings.limits))
+        return describe_check(await host.run_in_worker(check_form_recording, form, host.settings.limits))
 
     # The parameter `name` is already URL-decoded and may contain a slash.
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
-    @documented(
+    @describe_operation(
         binary_types=("application/octet-stream", "application/zip"),
         refusals=VOICE_ERRORS | {NoRecording, InvalidConfig},
         parameters={"format": "voicebox: a profile of that program"},
@@ -147,20 +147,20 @@ def voices_router(host: Host) -> APIRouter:
         return Response(data, media_type=media_type, headers=headers)
 
     @router.api_route(VOICES + "/{name:path}/audio", methods=GET)
-    @documented(binary_types=("audio/wav",), refusals=VOICE_ERRORS | {NoRecording})
+    @describe_operation(binary_types=("audio/wav",), refusals=VOICE_ERRORS | {NoRecording})
     async def voice_audio(request: Request, name: str) -> Response:
         """Return the reference audio of a stored voice as a WAV file."""
         library, card = find_voice(request, name)
         return Response(await host.run_in_worker(wav_of, library, card.id), media_type="audio/wav")
 
     @router.api_route(VOICES + "/{name:path}", methods=GET)
-    @documented(response=StoredVoice, refusals=VOICE_ERRORS)
+    @describe_operation(response=StoredVoice, refusals=VOICE_ERRORS)
     async def voice(request: Request, name: str) -> Reply:
         """Return the metadata of the stored voice with this name or id."""
         return describe_voice(*find_voice(request, name))
 
     @router.patch(VOICES + "/{name:path}")
-    @documented(body=VoiceEdit, response=StoredVoice, refusals=LIBRARY)
+    @describe_operation(body=VoiceEdit, response=StoredVoice, refusals=LIBRARY)
     async def change(request: Request, name: str) -> Reply:
         """Change the name, the description or the tags of a stored voice."""
         edit = await read_edit(request, host.settings.limits)
@@ -170,7 +170,7 @@ def voices_router(host: Host) -> APIRouter:
         return describe_voice(library, await host.run_in_worker(library.change, card.id, edit))
 
     @router.delete(VOICES + "/{name:path}")
-    @documented(response=DeletedVoice, refusals=LIBRARY)
+    @describe_operation(response=DeletedVoice, refusals=LIBRARY)
     async def delete(request: Request, name: str) -> JSONResponse:
         """Delete a stored voice permanently."""
         library, card = find_changeable_voice(request, name)
@@ -206,7 +206,7 @@ def store_voice(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers
 
     Thread: a worker.
     """
-    voice = voice_of(form, limits)
+    voice = voice_from_form(form, limits)
     check_free(voice.name, speakers)
     old = library.own.find(voice.name) if form.replaces else None
     if old is not None:
@@ -255,14 +255,14 @@ def profile_of(library: VoiceLibrary, card: VoiceCard) -> bytes:
     return file.getvalue()
 
 
-async def read_edit(request: Request, limits: Limits) -> Edit:
+async def read_edit(request: Request, limits: Limits) -> VoiceChanges:
     """Read and parse a JSON body with changes to a stored voice.
 
     Raises:
         InvalidMessage, InvalidConfig, MessageTooLarge: The body is invalid.
     """
     body = await whole_body(request, max_bytes=limits.max_message_bytes, idle_s=limits.config_s)
-    return edit_of(decode(body.decode("utf-8", "replace")))
+    return parse_changes(decode(body.decode("utf-8", "replace")))
 
 
 def describe_voices(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
@@ -289,7 +289,7 @@ def describe_new_voice(library: OwnerLibrary, card: VoiceCard) -> Reply:
     return {"success": True, "voice": describe_uploaded_voice(card), **describe_voice(library, card)}
 
 
-def describe_check(found: Examination) -> Reply:
+def describe_check(found: RecordingCheck) -> Reply:
     """Return the response for a checked recording: duration, levels and advice."""
     advice = list(found.advice)
     if found.mismatch is not None:

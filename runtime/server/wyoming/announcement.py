@@ -15,7 +15,7 @@ SERVICE = "_wyoming._tcp.local."
 SETTING = "VOICEWRIGHT_WYOMING_ANNOUNCED"
 
 
-def check_announced() -> None:
+def check_announcement_support() -> None:
     """Check that the optional package `zeroconf` is installed.
 
     Raises:
@@ -28,7 +28,7 @@ def check_announced() -> None:
         raise InvalidSetting(name=SETTING, value="yes", why=why) from None
 
 
-async def announced(bound: str, port: int) -> None:
+async def announce_port(bound: str, port: int) -> None:
     """Announce the Wyoming port until the task is cancelled, then withdraw the announcement.
 
     Network errors are logged.

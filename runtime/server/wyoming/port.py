@@ -12,11 +12,11 @@ from starlette.websockets import WebSocketDisconnect
 
 from runtime.errors import RateLimited, SpeechError
 from runtime.server.caller import CALLER, Caller
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.rate_limit import RateLimit
 from runtime.server.websocket_routes import new_id, session_arguments, speak
 from runtime.server.wyoming import messages
-from runtime.server.wyoming.announcement import announced, check_announced
+from runtime.server.wyoming.announcement import announce_port, check_announcement_support
 from runtime.server.wyoming.event_socket import EventSocket
 from runtime.server.wyoming.session import WyomingSession
 from runtime.shared.port.limits import ConnectionCaps
@@ -35,7 +35,7 @@ class WyomingPort:
     Thread: event loop.
     """
 
-    def __init__(self, host: Host, uri: str) -> None:
+    def __init__(self, host: EngineHost, uri: str) -> None:
         """Bind the port without listening on it.
 
         When a runtime is replaced, the new runtime binds the same port and listens when it is ready. The old runtime
@@ -45,7 +45,7 @@ class WyomingPort:
             InvalidSetting, PortInUse: The address is invalid or cannot be bound, or announcements are not available.
         """
         if host.settings.server.wyoming_announced:
-            check_announced()
+            check_announcement_support()
         name, port = address_of(uri, setting=WYOMING_VARIABLE)
         self._host = host
         self._limit = host.settings.limits.max_message_bytes
@@ -68,7 +68,7 @@ class WyomingPort:
         self._host.ports[DIALECT] = self.uri
         if self._host.settings.server.wyoming_announced:
             address, port = self._listener.getsockname()[:2]
-            self._announcing = asyncio.create_task(announced(address, port), name="wyoming-announcement")
+            self._announcing = asyncio.create_task(announce_port(address, port), name="wyoming-announcement")
 
     def close(self) -> None:
         """Stop accepting new connections without closing the open connections."""

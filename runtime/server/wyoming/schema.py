@@ -8,7 +8,7 @@ from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
 from runtime.server.session.speech_fields import SynthesisOptions
 from runtime.server.voices.voice_resolver import ResolvedVoice
-from runtime.server.wire import Name, StrictFields, Text, checked, language_of, without_nulls
+from runtime.server.wire import Name, StrictFields, Text, language_of, validate_fields, without_nulls
 
 
 class Voice(StrictFields):
@@ -90,4 +90,4 @@ def read(fields: dict[str, Any]) -> Event | None:
         return None
     if not isinstance(data, dict):
         raise InvalidConfig(where="data", why="it must be an object", param="data")
-    return checked(EVENTS[kind], without_nulls(data))
+    return validate_fields(EVENTS[kind], without_nulls(data))

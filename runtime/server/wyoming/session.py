@@ -15,7 +15,7 @@ from typing import Any
 from runtime.errors import BadRequest, OutOfOrder, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, ModelCard, SpeechEvent
 from runtime.server.session.dialect import SingleErrorDialect
-from runtime.server.session.utterance import GrowingText, Utterance
+from runtime.server.session.utterance import StreamedText, Utterance
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.wire import check_text
 from runtime.server.wyoming import messages
@@ -167,7 +167,7 @@ class WyomingSession(SingleErrorDialect[WyomingUtterance]):
         name = voice.speaker or (None if model else voice.name)
         resolved = self._resolver.resolve(mode=None, model=model, voice=name, has_reference=False)
         pause_s = self._limits.max_buffer_delay_ms / 1000 if in_pieces else None
-        text = GrowingText(self._limits, "markdown" if in_pieces else "none", pause_s)
+        text = StreamedText(self._limits, "markdown" if in_pieces else "none", pause_s)
         self._texts.append(WyomingUtterance(self._commands, self._chosen(voice, resolved), text, in_pieces=in_pieces))
         return self._texts[-1]
 

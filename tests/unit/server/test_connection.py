@@ -15,8 +15,8 @@ from starlette.websockets import WebSocket
 
 from runtime.errors import Draining, Overloaded, UnreadableText, VoiceNotFound
 from runtime.request import AudioChunk, Finished, Refused, RequestStats, Started, StopReason
-from runtime.server.engine_host import Host
-from runtime.server.native.session import Session
+from runtime.server.engine_host import EngineHost
+from runtime.server.native.session import NativeSession
 from runtime.server.session.dialect import Dialect
 from runtime.server.speech_engine import Progress
 from runtime.server.websocket_routes import speak
@@ -68,20 +68,20 @@ class Client:
 @asynccontextmanager
 async def session(
     dialect: Dialect[Any] | None = None, **settings: Any
-) -> AsyncIterator[tuple[Client, ScriptedEngine, Host]]:
+) -> AsyncIterator[tuple[Client, ScriptedEngine, EngineHost]]:
     """Serve a session, by default in the native API, and yield its client, engine and host."""
     engine, client = ScriptedEngine(cards=(CARD, CLONER), first_ticket=101), Client()
 
     def opened(_: Settings, __: Progress) -> Any:
         return engine
 
-    host = Host(Settings(server=ServerSettings(canary_s=0, **settings)), opened, two_voices())
+    host = EngineHost(Settings(server=ServerSettings(canary_s=0, **settings)), opened, two_voices())
     await host.load()
     websocket = WebSocket({"type": "websocket", "headers": []}, client.receive, client.send)
     client.inbox.put_nowait({"type": "websocket.connect"})
     await websocket.accept()
     await client.heard.get()
-    native = Session(
+    native = NativeSession(
         limits=Limits(),
         cards=engine.cards,
         library=host.library,
@@ -253,7 +253,7 @@ async def test_internal_error_in_a_session_ends_only_that_session(monkeypatch: p
         def broken(*_: object) -> None:
             raise RuntimeError("a fault")
 
-        monkeypatch.setattr(Session, "_configure", broken)
+        monkeypatch.setattr(NativeSession, "_configure", broken)
         client.say("session.config")
         error, close = await client.hears("error", "websocket.close")
         assert (error["code"], close["code"]) == ("generation_failed", 1011)

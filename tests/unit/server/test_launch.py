@@ -52,7 +52,7 @@ def test_server_receives_the_current_and_all_later_steps(monkeypatch: pytest.Mon
         attached.set()
 
     monkeypatch.setattr(launch, "_open_engine", open_engine)
-    opening = launch.EngineOpening(Settings())
+    opening = launch.EngineOpener(Settings())
     assert began.wait(TEST_TIMEOUT_S)
     assert opening.wait(Settings(), attach) is engine
     assert steps == [(0, 1, "loading tiny"), (1, 1, "starting")]
@@ -64,4 +64,4 @@ def test_failure_is_raised_when_the_server_waits_for_the_engine(monkeypatch: pyt
 
     monkeypatch.setattr(launch, "_open_engine", open_engine)
     with pytest.raises(CheckpointMissing):
-        launch.EngineOpening(Settings()).wait(Settings(), lambda loaded, of, step: None)
+        launch.EngineOpener(Settings()).wait(Settings(), lambda loaded, of, step: None)

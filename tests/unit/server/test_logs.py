@@ -11,7 +11,7 @@ import pytest
 
 from runtime.errors import EngineDead, QueueTimeout
 from runtime.request import Broken, Finished, Mode, RequestStats, StopReason
-from runtime.server.logs import RequestLog, log_end, set_up
+from runtime.server.logs import RequestLog, configure_logging, log_end
 from runtime.settings import ServerSettings
 
 DONE = Finished(stop_reason=StopReason.EOS, stats=RequestStats(frames=3, audio_s=0.24, total_ms=120, ttfa_ms=31.25))
@@ -23,7 +23,7 @@ def root() -> Iterator[io.StringIO]:
     written, logger = io.StringIO(), logging.getLogger()
     handler = logging.StreamHandler(written)
     before = logger.handlers, logger.level
-    # The handlers of pytest are saved, because set_up() also changes them.
+    # The handlers of pytest are saved, because configure_logging() also changes them.
     pytests = [(one, one.formatter, list(one.filters)) for one in logger.handlers]
     logger.handlers, logger.level = [handler], logging.INFO
     logger.setLevel(logging.INFO)
@@ -43,7 +43,7 @@ def spoken(text: str | None = None) -> RequestLog:
 
 
 def test_json_log_line_contains_every_metric(root: io.StringIO) -> None:
-    set_up(ServerSettings(log_format="json"))
+    configure_logging(ServerSettings(log_format="json"))
     log_end(spoken(), DONE)
     (line,) = root.getvalue().splitlines()
     fields = json.loads(line)
@@ -56,7 +56,7 @@ def test_json_log_line_contains_every_metric(root: io.StringIO) -> None:
 
 
 def test_text_log_line_contains_every_metric(root: io.StringIO) -> None:
-    set_up(ServerSettings())
+    configure_logging(ServerSettings())
     log_end(spoken(), Broken(QueueTimeout(limit=30, retry_after_s=2), RequestStats()))
     (line,) = root.getvalue().splitlines()
     assert " INFO runtime.server.logs: request ended " in line
@@ -66,13 +66,13 @@ def test_text_log_line_contains_every_metric(root: io.StringIO) -> None:
 
 @pytest.mark.logs_errors
 def test_internal_error_is_logged_at_error_level(root: io.StringIO) -> None:
-    set_up(ServerSettings(log_format="json"))
+    configure_logging(ServerSettings(log_format="json"))
     log_end(spoken(), Broken(EngineDead(), RequestStats()))
     assert json.loads(root.getvalue())["level"] == "ERROR"
 
 
 def test_failure_after_a_cancel_is_not_logged_as_an_error(root: io.StringIO) -> None:
-    set_up(ServerSettings(log_format="json"))
+    configure_logging(ServerSettings(log_format="json"))
     entry = spoken()
     entry.is_cancelled = True
     log_end(entry, Broken(EngineDead(), RequestStats()))
@@ -81,7 +81,7 @@ def test_failure_after_a_cancel_is_not_logged_as_an_error(root: io.StringIO) -> 
 
 def test_text_is_logged_only_if_enabled_and_on_one_line(root: io.StringIO) -> None:
     for form in ("text", "json"):
-        set_up(ServerSettings(log_format=form))
+        configure_logging(ServerSettings(log_format=form))
         log_end(spoken(text="Line\n"), DONE)
     assert len(root.getvalue().splitlines()) == 2
     assert all("Line\\nMy words, und dann." in line for line in root.getvalue().splitlines())
@@ -89,7 +89,7 @@ def test_text_is_logged_only_if_enabled_and_on_one_line(root: io.StringIO) -> No
 
 @pytest.mark.logs_errors
 def test_internal_exception_is_one_json_line_with_its_traceback(root: io.StringIO) -> None:
-    set_up(ServerSettings(log_format="json"))
+    configure_logging(ServerSettings(log_format="json"))
     try:
         raise RuntimeError("cause")
     except RuntimeError:

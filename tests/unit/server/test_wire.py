@@ -11,7 +11,7 @@ from runtime.request import UNKNOWN_FIELDS
 from runtime.server.native.schema import SessionConfig
 from runtime.server.omni.schema import read_config
 from runtime.server.openai.schema import read_speech
-from runtime.server.wire import checked
+from runtime.server.wire import validate_fields
 from runtime.settings import Limits
 
 CONFIG = {"type": "session.config", "voice": "anna"}
@@ -20,7 +20,7 @@ CONFIG = {"type": "session.config", "voice": "anna"}
 @pytest.mark.parametrize(
     "config",
     [
-        lambda fields: checked(SessionConfig, {**CONFIG, **fields}),
+        lambda fields: validate_fields(SessionConfig, {**CONFIG, **fields}),
         lambda fields: read_config({**CONFIG, **fields}, Limits()),
         lambda fields: read_speech({"input": "Hello.", **fields}),
     ],
@@ -33,4 +33,4 @@ def test_note_lists_the_unknown_fields_of_a_message(config: Callable[[dict[str, 
 
 def test_note_about_unknown_fields_lists_only_a_few_valid_names() -> None:
     fields = {**CONFIG, "a b": 1, "\r\nX-Evil: 1": 1, "x" * 99: 1, **{f"f{number}": 1 for number in range(99)}}
-    assert checked(SessionConfig, fields).notes == (UNKNOWN_FIELDS.format(names="f0, f1, f2, f3, f4, …"),)
+    assert validate_fields(SessionConfig, fields).notes == (UNKNOWN_FIELDS.format(names="f0, f1, f2, f3, f4, …"),)

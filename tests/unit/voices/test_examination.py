@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from runtime.errors import BadReferenceAudio, TranscriptMismatch
 from runtime.request import SAMPLE_RATE
 from runtime.settings import DEMO_CHECKPOINT, Limits
-from runtime.voices.activity import by_likelihood, by_loudness
+from runtime.voices.activity import detect_speech_by_level, detect_speech_by_probability
 from runtime.voices.checks import check_transcript
-from runtime.voices.examination import MARGIN_S, PAUSE_S, clean_reference, examine, prepare_recording
+from runtime.voices.examination import MARGIN_S, PAUSE_S, check_recording, clean_reference, prepare_recording
 from runtime.voices.speech_detector import _likelihood, find_speech
 from tests.support.signals import chords, cough, drums, voice
 from tests.support.spoken import WORDS, generate
@@ -80,7 +80,7 @@ def test_speech_detection_ignores_short_gaps_and_clicks() -> None:
     likely[50:53] = 0.9  # Click with a duration of 0.1 s.
     likely[60:80] = 0.6
     likely[65:80] = 0.4  # Speech at a lower level.
-    found = by_likelihood(likely, 0.032)
+    found = detect_speech_by_probability(likely, 0.032)
     assert np.flatnonzero(found.windows).tolist() == [*range(10, 30), *range(60, 80)]
 
 
@@ -100,7 +100,7 @@ def test_level_based_trimming_is_used_if_no_speech_is_found() -> None:
     cleaned = clean_reference(np.concatenate([silence(1), tone, silence(1)]))
     assert abs(len(cleaned) / SAMPLE_RATE - 2 - 2 * MARGIN_S - PAUSE_S) <= 0.02
     assert len(clean_reference(silence(0.004))) == round(0.504 * SAMPLE_RATE)
-    assert by_loudness(tone).seconds == pytest.approx(2.0)
+    assert detect_speech_by_level(tone).seconds == pytest.approx(2.0)
     assert "no_speech" in codes(tone)
 
 
@@ -165,7 +165,7 @@ def test_music_and_noise_are_reported_by_their_level_below_the_speech(
     speech: Samples, sound: Samples, below_db: float
 ) -> None:
     recording = with_background(speech, sound, below_db)
-    found = examine(recording, None)
+    found = check_recording(recording, None)
     levels = found.levels
     assert levels.speech_db is not None
     if levels.pauses_db is not None:
@@ -182,7 +182,7 @@ def test_samples_of_the_embedded_voice_are_not_noisy(name: str) -> None:
     assert rate == SAMPLE_RATE
     for room_db in (None, 50, 40, 30):
         sound = silence(1) if room_db is None else noise(len(samples), 1)
-        found = examine(with_background(samples, sound, room_db or 0), None)
+        found = check_recording(with_background(samples, sound, room_db or 0), None)
         assert "noise" not in {hint.code for hint in found.advice}, room_db
 
 
@@ -207,7 +207,7 @@ def test_advice_is_one_sentence_per_fault() -> None:
 
 def test_examination_reports_the_trimmed_range_and_levels(speech: Samples) -> None:
     recording = np.concatenate([silence(2), speech, silence(3)]) + noise(len(speech) + 120_000, 1e-4)
-    found = examine(recording, WORDS)
+    found = check_recording(recording, WORDS)
     kept = prepare_recording(recording, WORDS, LIMITS)
     assert found.end_s - found.start_s == pytest.approx(len(kept.samples) / SAMPLE_RATE - PAUSE_S, abs=0.05)
     assert found.start_s == pytest.approx(1.9, abs=0.3)
@@ -217,15 +217,15 @@ def test_examination_reports_the_trimmed_range_and_levels(speech: Samples) -> No
     assert found.levels.speech_db is not None
     assert -35 < found.levels.speech_db < -5
     assert found.levels.clipped == 0
-    quieter = examine(0.1 * speech, None).levels
-    assert quieter.speech_db == pytest.approx(examine(speech, None).levels.speech_db - 20, abs=0.5)
+    quieter = check_recording(0.1 * speech, None).levels
+    assert quieter.speech_db == pytest.approx(check_recording(speech, None).levels.speech_db - 20, abs=0.5)
 
 
 def test_transcript_mismatch_is_reported_with_other_advice(speech: Samples) -> None:
-    found = examine(np.concatenate([speech, silence(8)]), "Quite another and very much longer text. " * 10)
+    found = check_recording(np.concatenate([speech, silence(8)]), "Quite another and very much longer text. " * 10)
     assert isinstance(found.mismatch, TranscriptMismatch)
     assert "silence" in {advice.code for advice in found.advice}
-    assert examine(silence(2), None).levels.peak_db is None
+    assert check_recording(silence(2), None).levels.peak_db is None
 
 
 # --- Tests that compare a transcript with the audio.

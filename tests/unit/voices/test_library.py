@@ -30,7 +30,7 @@ from runtime.shared.files import LOCK
 from runtime.shared.names import name_key, new_id
 from runtime.voices.index import FILE
 from runtime.voices.library import MAX_READS_PER_CALL, Library, library_folder, read_file
-from runtime.voices.voice import Edit, to_float
+from runtime.voices.voice import VoiceChanges, to_float
 from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
 from tests.support.examples import examples
 from tests.support.voices import BOMBS, create_prompt, create_voice, create_voice_file
@@ -141,9 +141,9 @@ def test_voice_names_are_unique_ignoring_case(library: Library) -> None:
             library.add(create_voice(name))
     second = library.add(create_voice("Weg"))
     with pytest.raises(VoiceNameTaken):
-        library.change(second.id, Edit(name="strasse"))
+        library.change(second.id, VoiceChanges(name="strasse"))
     # A voice may change the case of its own name.
-    assert library.change(first.id, Edit(name="STRASSE")).name == "STRASSE"
+    assert library.change(first.id, VoiceChanges(name="STRASSE")).name == "STRASSE"
     assert names(library) == ["STRASSE", "Weg"]
 
 
@@ -155,9 +155,9 @@ def test_confusable_name_is_refused(library: Library) -> None:
     with pytest.raises(VoiceNameLooksAlike, match="Clara"):
         library.import_(create_voice("CIara"))
     with pytest.raises(VoiceNameLooksAlike, match="Bert"):
-        library.change(first.id, Edit(name="Веrt"))
+        library.change(first.id, VoiceChanges(name="Веrt"))
     # The new name is confusable only with the old name of the same voice.
-    assert library.change(second.id, Edit(name="Веrt")).name == "Веrt"
+    assert library.change(second.id, VoiceChanges(name="Веrt")).name == "Веrt"
     assert names(library) == ["Clara", "Веrt"]
 
 
@@ -177,29 +177,34 @@ def test_voice_can_be_replaced_under_its_id(library: Library, folder: Path) -> N
 
 def test_voices_can_be_renamed_and_deleted(library: Library, folder: Path) -> None:
     card = library.add(create_voice("Clara"))
-    assert library.change(card.id, Edit(name="  Zoë ")).name == "Zoë"
+    assert library.change(card.id, VoiceChanges(name="  Zoë ")).name == "Zoë"
     assert library.find("Clara") is None
     with pytest.raises(InvalidConfig):
-        library.change(card.id, Edit(name="a\nb"))
+        library.change(card.id, VoiceChanges(name="a\nb"))
     library.delete(card.id)
     assert files(folder) == set()
-    for work in (library.delete, library.reference, library.export, lambda one: library.change(one, Edit(name="x"))):
+    for work in (
+        library.delete,
+        library.reference,
+        library.export,
+        lambda one: library.change(one, VoiceChanges(name="x")),
+    ):
         with pytest.raises(VoiceNotFound):
             work(card.id)
 
 
 def test_description_and_tags_can_be_changed_and_searched(library: Library, folder: Path) -> None:
     card = library.add(create_voice("Clara", tags=("warm",)))
-    changed = library.change(card.id, Edit(description="Bright", tags=("Radio", " radio ", "night show")))
+    changed = library.change(card.id, VoiceChanges(description="Bright", tags=("Radio", " radio ", "night show")))
     assert (changed.name, changed.description, changed.tags) == ("Clara", "Bright", ("Radio", "night show"))
     assert [card.id for card in library.search("RADIO show")] == [card.id]
     assert library.search("warm") == ()
     assert opened(folder).cards() == (changed,)
-    assert library.change(card.id, Edit(description="", tags=())).description is None
+    assert library.change(card.id, VoiceChanges(description="", tags=())).description is None
     for tags in ([""], ["x" * 33], ["a\nb"], [str(number) for number in range(17)]):
         with pytest.raises(InvalidConfig):
-            library.change(card.id, Edit(tags=tuple(tags)))
-    assert library.find("Clara") == library.change(card.id, Edit())
+            library.change(card.id, VoiceChanges(tags=tuple(tags)))
+    assert library.find("Clara") == library.change(card.id, VoiceChanges())
 
 
 def test_exported_voice_can_be_imported_elsewhere(library: Library, tmp_path: Path) -> None:
@@ -391,7 +396,7 @@ def test_older_of_two_voice_files_keeps_the_duplicate_name(library: Library, fol
     (folder / f"{older.id}.voice").write_bytes(write_voice(older))
     assert [card.id for card in library.cards()] == [older.id]
     assert [problem.file for problem in library.problems()] == [f"{newer.id}.voice"]
-    library.change(older.id, Edit(name="Klara"))
+    library.change(older.id, VoiceChanges(name="Klara"))
     assert {card.id for card in library.cards()} == {older.id, newer.id}
 
 
@@ -414,7 +419,7 @@ def test_changes_by_another_process_are_seen(library: Library, folder: Path) -> 
     for turn in range(20):
         card = other.add(create_voice(f"Clara {turn}"))
         assert library.find(card.id) == card
-        assert library.find(other.change(card.id, Edit(name=f"Zoe {turn}")).name) is not None
+        assert library.find(other.change(card.id, VoiceChanges(name=f"Zoe {turn}")).name) is not None
         other.delete(card.id)
         assert library.find(card.id) is None
 
@@ -424,7 +429,9 @@ def test_concurrent_writes_of_two_processes_lose_nothing(library: Library, folde
     keeper = library.add(create_voice("Keeper"))
     commands = [[sys.executable, "-m", "tests.support.writers", "write", str(folder), who, "25"] for who in "AB"]
     writers = [subprocess.Popen(command, cwd=ROOT) for command in commands]
-    threads = [threading.Thread(target=library.change, args=(keeper.id, Edit(name=f"Keeper {n}"))) for n in range(5)]
+    threads = [
+        threading.Thread(target=library.change, args=(keeper.id, VoiceChanges(name=f"Keeper {n}"))) for n in range(5)
+    ]
     for thread in threads:
         thread.start()
     assert [writer.wait(60) for writer in writers] == [0, 0]
@@ -466,7 +473,7 @@ def test_failed_write_is_reported_and_leaves_stored_voices_unchanged(
         for work in (
             lambda: library.add(create_voice("Other")),
             lambda: library.add(create_voice("Clara"), replace_id=card.id),
-            lambda: library.change(card.id, Edit(name="Other")),
+            lambda: library.change(card.id, VoiceChanges(name="Other")),
         ):
             with pytest.raises(StorageFailed, match=reason):
                 work()

@@ -17,7 +17,7 @@ from runtime.engine.engine import Engine
 from runtime.errors import ConsentRequired, InvalidConfig, VoiceFileInvalid
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Mode, SpeechRequest, VoicePrompt
-from runtime.server.voices.forms import VoiceForm, voice_of
+from runtime.server.voices.forms import VoiceForm, voice_from_form
 from runtime.settings import Limits
 from runtime.voices.voice import Voice
 from runtime.voices.voice_file import read_voice, write_voice
@@ -58,7 +58,7 @@ def profile_file(recordings: dict[str, tuple[float, str]], **members: bytes) -> 
 
 def imported(file: bytes, limits: Limits | None = None, **fields: str) -> Voice:
     form = VoiceForm({**FIELDS, **fields}, voice_file=file)
-    return read_voice(write_voice(voice_of(form, limits or Limits())))
+    return read_voice(write_voice(voice_from_form(form, limits or Limits())))
 
 
 def spoken_with(stored: Voice, **kwargs: Any) -> SpeechRequest:
@@ -151,7 +151,7 @@ def test_voicebox_profile_becomes_a_recorded_voice() -> None:
     assert 5 < len(stored.reference) / 24_000 < 6.5
     assert stored.provenance["source"] == "voicebox"
     assert (
-        voice_of(VoiceForm({"consent": "Yes."}, voice_file=profile_file({"a.wav": (3.0, TEXT)})), Limits()).name
+        voice_from_form(VoiceForm({"consent": "Yes."}, voice_file=profile_file({"a.wav": (3.0, TEXT)})), Limits()).name
         == "Wilma"
     )
 
@@ -179,4 +179,4 @@ def test_damaged_profile_is_refused() -> None:
 
 def test_voice_of_another_program_needs_consent() -> None:
     with pytest.raises(ConsentRequired):
-        voice_of(VoiceForm({"name": "Wilma"}, voice_file=demo_file(PROMPT)), Limits())
+        voice_from_form(VoiceForm({"name": "Wilma"}, voice_file=demo_file(PROMPT)), Limits())

@@ -11,7 +11,7 @@ from runtime.errors import TooManyVoices, VoiceNameTaken, VoiceNotFound, VoiceNo
 from runtime.voices import owner_libraries as module
 from runtime.voices.library import Library
 from runtime.voices.owner_libraries import OwnerLibraries, OwnerLibrary
-from runtime.voices.voice import Edit
+from runtime.voices.voice import VoiceChanges
 from tests.support.voices import create_voice
 
 
@@ -49,7 +49,7 @@ def test_each_owner_sees_its_own_and_the_shared_voices(owner_libraries: OwnerLib
         with pytest.raises(VoiceNotFound):
             work(anna.id)
     with pytest.raises(VoiceNotFound):
-        owner_libraries.library_of("anna").change(bert.id, Edit(name="Mine"))
+        owner_libraries.library_of("anna").change(bert.id, VoiceChanges(name="Mine"))
 
 
 def test_shared_voices_cannot_be_changed_by_an_owner(owner_libraries: OwnerLibraries) -> None:
@@ -57,9 +57,9 @@ def test_shared_voices_cannot_be_changed_by_an_owner(owner_libraries: OwnerLibra
     with pytest.raises(VoiceNotYours):
         owner_libraries.library_of("anna").delete(common.id)
     with pytest.raises(VoiceNotYours):
-        owner_libraries.library_of("anna").change(common.id, Edit(name="Mine"))
+        owner_libraries.library_of("anna").change(common.id, VoiceChanges(name="Mine"))
     assert not owner_libraries.library_of("anna").owns(common.id)
-    assert owner_libraries.library_of("").change(common.id, Edit(name="House")).name == "House"
+    assert owner_libraries.library_of("").change(common.id, VoiceChanges(name="House")).name == "House"
 
 
 def test_owner_may_use_the_voice_names_of_other_owners(owner_libraries: OwnerLibraries) -> None:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from runtime.engine.engine import Engine
-from runtime.server.health.canary import Canary, Outcome
+from runtime.server.health.canary import Canary, CanaryOutcome
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 
 
@@ -20,7 +20,7 @@ async def test_canary_is_reproducible_if_modes_share_a_checkpoint(caplog: pytest
     canary = Canary(engine)
     try:
         with caplog.at_level(logging.INFO, "runtime"):
-            assert [await canary.run_round() for _ in range(2)] == [Outcome.SAME] * 2
+            assert [await canary.run_round() for _ in range(2)] == [CanaryOutcome.SAME] * 2
         assert "request" not in caplog.text  # The canary is not logged like a client's request.
     finally:
         engine.close()

@@ -14,9 +14,9 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import Message, Receive, Scope, Send
 
 from runtime.server.app import create_app
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.http.access import AccessControl
-from runtime.server.http.keys import KeyRing, Tickets
+from runtime.server.http.keys import KeyRing, TicketStore
 from runtime.server.rate_limit import RateLimit
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
@@ -48,8 +48,8 @@ class Door:
         self.bodies: list[bytes] = []
         self.leave = asyncio.Event()
         self.leave.set()
-        self.host = Host(Settings(server=self.settings, limits=self.limits), no_engine, MemoryLibrary())
-        self.tickets = Tickets(self.settings.ticket_s, lambda: self.now)
+        self.host = EngineHost(Settings(server=self.settings, limits=self.limits), no_engine, MemoryLibrary())
+        self.tickets = TicketStore(self.settings.ticket_s, lambda: self.now)
         keys = KeyRing(self.settings, lambda: self.now)
         self.access = AccessControl(self.room, self.host, keys, self.tickets, lambda: self.now)
         hosts = Hosts("studio.example", self.settings.host)
@@ -190,7 +190,7 @@ def test_ticket_is_valid_for_one_socket_and_a_short_time() -> None:
 
 
 def test_number_of_tickets_is_bounded() -> None:
-    tickets = Tickets(60, lambda: 0.0)
+    tickets = TicketStore(60, lambda: 0.0)
     first = tickets.issue()
     issued = [tickets.issue() for _ in range(4096)]
     assert not tickets.redeem(first)
@@ -199,7 +199,7 @@ def test_number_of_tickets_is_bounded() -> None:
 
 ROUTES = [
     (type(route).__name__, route.path)
-    for route in create_app(Host(Settings(server=ServerSettings(**KEYS)), no_engine, MemoryLibrary())).routes
+    for route in create_app(EngineHost(Settings(server=ServerSettings(**KEYS)), no_engine, MemoryLibrary())).routes
     if isinstance(route, Route | WebSocketRoute)
 ]
 

@@ -11,7 +11,7 @@ import pytest
 
 from runtime.errors import EmptyText, InvalidConfig, Overloaded, SpeechError, TextTooLong, UnknownVoice
 from runtime.request import Mode, Refused, SpeechRequest
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.openai.schema import read_speech
 from runtime.server.openai.speech_responder import CompleteAudio, SpeechResponder
 from runtime.settings import Settings
@@ -22,8 +22,8 @@ TURNS = [{"text": "Is it late?", "voice": "serena"}, {"text": "It is.", "voice":
 
 
 @asynccontextmanager
-async def hosting(engine: ScriptedEngine) -> AsyncIterator[Host]:
-    host = Host(Settings(), lambda *_: engine, MemoryLibrary())
+async def hosting(engine: ScriptedEngine) -> AsyncIterator[EngineHost]:
+    host = EngineHost(Settings(), lambda *_: engine, MemoryLibrary())
     await host.load()
     try:
         yield host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime.server.http.keys import KeyRing, SharedTickets, digest
+from runtime.server.http.keys import KeyRing, SharedTicketStore, digest
 from runtime.settings import ServerSettings
 
 
@@ -30,8 +30,8 @@ def test_key_file_changes_apply_and_a_missing_file_denies_access(tmp_path: Path)
 def test_ticket_of_one_replica_is_valid_once_at_another_replica() -> None:
     now = 1000.0
     settings = ServerSettings(api_keys="a key")
-    here, there = (SharedTickets(60, KeyRing(settings), lambda: now) for _ in range(2))
-    others = SharedTickets(60, KeyRing(ServerSettings(api_keys="another key")), lambda: now)
+    here, there = (SharedTicketStore(60, KeyRing(settings), lambda: now) for _ in range(2))
+    others = SharedTicketStore(60, KeyRing(ServerSettings(api_keys="another key")), lambda: now)
     ticket, late = here.issue(), here.issue()
     assert not others.redeem(ticket)
     assert there.redeem(ticket)

@@ -12,7 +12,7 @@ from starlette.types import Message
 
 from runtime.errors import Draining, GenerationFailed, SlowReader, TextTooLong
 from runtime.request import AudioChunk, Broken, Finished, Mode, Queued, RequestStats, SpeechRequest, Started, StopReason
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.http.speech_stream import SpeechStream, StreamingReply, while_connected
 from runtime.settings import Settings
 from tests.support.library import MemoryLibrary
@@ -240,7 +240,7 @@ def test_background_work_is_cancelled_with_its_client_and_raises_its_error() -> 
 @pytest.mark.parametrize("heard", [0, 1])
 async def test_shutdown_ends_work_after_its_timeout(heard: int) -> None:
     engine, wire = ScriptedEngine(), Wire()
-    host = Host(Settings(), lambda *_: engine, MemoryLibrary())
+    host = EngineHost(Settings(), lambda *_: engine, MemoryLibrary())
     await host.load()
     reply = reply_of(spoken_pieces(engine), replies=host.replies)
     serving = asyncio.create_task(reply({}, wire.receive, wire.send))

@@ -11,7 +11,7 @@ from runtime.request import (
     ModelCard,
     Reference,
 )
-from runtime.server.native.session import Session
+from runtime.server.native.session import NativeSession
 from runtime.server.session.commands import (
     Append,
     Decode,
@@ -45,7 +45,7 @@ class Driver(SessionDriver):
 
     def __init__(self, limits: Limits | None = None, cards: tuple[ModelCard, ...] = (CARD, CLONER)) -> None:
         self.clock = Clock()
-        self.session = Session(
+        self.session = NativeSession(
             limits=limits or Limits(),
             cards=cards,
             library=two_voices(),

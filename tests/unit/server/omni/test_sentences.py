@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.request import Split
-from runtime.server.omni.sentences import Sentences
+from runtime.server.omni.sentences import SentenceSplitter
 
 
 def parts(split: Split, *texts: str) -> list[str]:
-    sentences = Sentences(split)
+    sentences = SentenceSplitter(split)
     return [part for text in texts for part in sentences.add(text)] + sentences.finish()
 
 
@@ -36,7 +36,7 @@ def test_texts_are_split_like_vllm_omni(split: Split, text: str, wanted: list[st
 
 
 def test_sentence_is_emitted_when_its_end_is_certain() -> None:
-    sentences = Sentences(Split.SENTENCE)
+    sentences = SentenceSplitter(Split.SENTENCE)
     assert sentences.add("One") == []
     assert sentences.add(".") == []  # The period may belong to a number such as 1.5.
     assert sentences.add(" T") == ["One."]

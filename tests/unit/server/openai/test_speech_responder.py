@@ -13,7 +13,7 @@ import pytest
 
 from runtime.errors import GenerationFailed, UnknownVoice
 from runtime.request import AudioChunk, Broken, Layout, Mode, Reference, RequestStats, SpeechRequest, Split, StopReason
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.openai.routes import _batch
 from runtime.server.openai.schema import read_batch, read_speech
 from runtime.server.openai.speech_responder import SpeechResponder
@@ -29,8 +29,8 @@ CLARAS_CARD = VoiceCard(id="a" * 32, name="Clara", transcript=CLARA.text)
 
 
 @asynccontextmanager
-async def hosting(engine: ScriptedEngine, *voices: tuple[VoiceCard, Reference]) -> AsyncIterator[Host]:
-    host = Host(Settings(), lambda *_: engine, MemoryLibrary(*voices))
+async def hosting(engine: ScriptedEngine, *voices: tuple[VoiceCard, Reference]) -> AsyncIterator[EngineHost]:
+    host = EngineHost(Settings(), lambda *_: engine, MemoryLibrary(*voices))
     await host.load()
     try:
         yield host

@@ -15,9 +15,9 @@ from starlette.routing import BaseRoute
 
 from runtime.errors import Overloaded, SpeechError, UnknownVoice
 from runtime.server.app import create_app
-from runtime.server.engine_host import Host
-from runtime.server.openapi.document import document, undocumented
-from runtime.server.openapi.operations import EVERYWHERE, documented, kinds
+from runtime.server.engine_host import EngineHost
+from runtime.server.openapi.document import build_document, undocumented_routes
+from runtime.server.openapi.operations import EVERYWHERE, describe_operation, error_classes
 from runtime.settings import ServerSettings, Settings
 from runtime.shared.port.openapi_page import page
 from tests.support.library import MemoryLibrary
@@ -31,7 +31,7 @@ def app(**server: Any) -> FastAPI:
     def nothing(*_: object) -> NoReturn:
         raise AssertionError("nothing is to be loaded")
 
-    return create_app(Host(Settings(server=ServerSettings(**server)), nothing, MemoryLibrary()))
+    return create_app(EngineHost(Settings(server=ServerSettings(**server)), nothing, MemoryLibrary()))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def routes() -> list[BaseRoute]:
 
 @pytest.fixture(scope="module")
 def described(routes: list[BaseRoute]) -> dict[str, Any]:
-    return document(routes, has_keys=False)
+    return build_document(routes, has_keys=False)
 
 
 def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -59,7 +59,7 @@ def everything(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_every_route_is_documented(routes: list[BaseRoute]) -> None:
-    assert undocumented(routes) == []
+    assert undocumented_routes(routes) == []
 
 
 def test_undocumented_route_is_detected() -> None:
@@ -70,12 +70,12 @@ def test_undocumented_route_is_detected() -> None:
         """Return a text, as a route whose response is not documented."""
 
     @bare.get("/silent")
-    @documented(response=str)
+    @describe_operation(response=str)
     async def silent() -> None: ...
 
-    assert undocumented(bare.routes)[-2:] == ["/new", "/silent"]
+    assert undocumented_routes(bare.routes)[-2:] == ["/new", "/silent"]
     # Undocumented routes are still in the document.
-    assert document(bare.routes, has_keys=False)["paths"].keys() >= {"/new", "/silent"}
+    assert build_document(bare.routes, has_keys=False)["paths"].keys() >= {"/new", "/silent"}
 
 
 def test_all_references_in_the_document_resolve(described: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ def test_status_codes_are_those_that_the_errors_define(described: dict[str, Any]
     expected: list[type[SpeechError]] = [UnknownVoice, Overloaded, *EVERYWHERE]
     for kind in expected:
         assert f"`{kind.code}`" in answers[str(kind.http_status)]["description"]
-    statuses = {str(kind.http_status) for kind in kinds(SpeechError)}
+    statuses = {str(kind.http_status) for kind in error_classes(SpeechError)}
     for *_, operation in operations(described):
         assert set(operation["responses"]) <= {"200", "204", *statuses}
 
@@ -119,7 +119,7 @@ def test_body_schema_lists_http_fields_only(described: dict[str, Any]) -> None:
 
 
 def test_authentication_is_documented_if_the_server_requires_keys() -> None:
-    closed = document(app(api_keys="k").routes, has_keys=True)
+    closed = build_document(app(api_keys="k").routes, has_keys=True)
     assert {} not in closed["security"]
     assert closed["paths"]["/ready"]["get"]["security"] == []
     assert "security" not in closed["paths"]["/v1/models"]["get"]

@@ -14,7 +14,7 @@ from runtime.engine.text.splitting import SegmentSplitter
 from runtime.markdown.growing import GrowingMarkdown
 from runtime.model.english_normalizer import StreamingNormalizer
 from runtime.request import Split
-from runtime.server.omni.sentences import Sentences
+from runtime.server.omni.sentences import SentenceSplitter
 from runtime.settings import Limits
 from runtime.shared.inline_tags import InlineTags, tag_pattern
 from runtime.shared.pronouncing import GrowingPronunciation, dictionary_of
@@ -37,8 +37,8 @@ STAGES: dict[str, Stage] = {
     "tags": lambda: InlineTags(Limits(max_pauses_s=math.inf)).add,
     "spelling": lambda: Spelling().add,
     "reading": lambda: StreamingNormalizer().add,
-    "sentences": lambda: Sentences(Split.SENTENCE).add,
-    "clauses": lambda: Sentences(Split.CLAUSE, Limits()).add,
+    "sentences": lambda: SentenceSplitter(Split.SENTENCE).add,
+    "clauses": lambda: SentenceSplitter(Split.CLAUSE, Limits()).add,
     "splitter": lambda: SegmentSplitter(Split.CLAUSE, 400).add,
     "script": lambda: lambda text: find_unsupported_script(text, ("english",)),
     "end": lambda: lambda text: may_end(text[-2 * TAIL_CHARS :]),
@@ -79,5 +79,5 @@ def test_many_sentence_ends_in_one_message_are_processed_at_once() -> None:
     """The largest message contains either no words or one word at its end."""
     for text in (". " * 60_000, ". " * 60_000 + "a. "):
         begin = time.thread_time()
-        Sentences(Split.SENTENCE).add(text)
+        SentenceSplitter(Split.SENTENCE).add(text)
         assert time.thread_time() - begin < MAX_S

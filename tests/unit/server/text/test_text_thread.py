@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from runtime.server.text.filter import PIECE_CHARS, filtered
+from runtime.server.text.filter import PIECE_CHARS, filter_text
 from runtime.server.text.text_thread import TextThread, sleep_if_throttled
 
 WORKED_S = 0.08
@@ -44,6 +44,6 @@ def test_switch_interval_is_shorter_during_a_text_job() -> None:
 
 def test_complete_text_filtered_in_pieces_equals_one_pass() -> None:
     text = "A *long* text with [a link](https://example.org) in it. " * 50
-    pieces = list(filtered("markdown", text, lambda: None))
+    pieces = list(filter_text("markdown", text, lambda: None))
     assert len(pieces) > len(text) / PIECE_CHARS
     assert "".join(pieces) == "A long text with a link in it. " * 50

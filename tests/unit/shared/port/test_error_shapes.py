@@ -16,9 +16,9 @@ from starlette.types import ASGIApp
 
 from runtime.errors import UnsupportedLanguage
 from runtime.server.app import create_app
-from runtime.server.engine_host import Host
+from runtime.server.engine_host import EngineHost
 from runtime.server.http.access import AccessControl
-from runtime.server.http.keys import KeyRing, Tickets
+from runtime.server.http.keys import KeyRing, TicketStore
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
 from runtime.shared.port.errors import format_error, unknown_route, unmatched_route_error
@@ -47,9 +47,9 @@ def no_engine(settings: Settings, progress: Progress) -> SpeechEngine:
     raise AssertionError("nothing is loaded here")
 
 
-def host(**server: Any) -> Host:
+def host(**server: Any) -> EngineHost:
     limits = Limits(max_config_bytes=2048, max_upload_bytes=1024)
-    return Host(Settings(server=ServerSettings(**server), limits=limits), no_engine, MemoryLibrary())
+    return EngineHost(Settings(server=ServerSettings(**server), limits=limits), no_engine, MemoryLibrary())
 
 
 async def asked(app: ASGIApp, path: str, method: str = "POST", **kwargs: Any) -> httpx.Response:
@@ -78,7 +78,7 @@ async def test_unrouted_requests_get_the_error_format_of_their_api_on_both_ports
 async def test_runtime_access_control_uses_the_error_format_of_the_api(path: str, code_of: CodeOf) -> None:
     def access(**server: Any) -> AccessControl:
         behind = host(**server)
-        return AccessControl(Starlette(), behind, KeyRing(behind.settings.server), Tickets(30.0))
+        return AccessControl(Starlette(), behind, KeyRing(behind.settings.server), TicketStore(30.0))
 
     assert code_of((await asked(access(api_keys="key"), path)).json()) == "unauthorized"
     assert code_of((await asked(access(), path, content=b"x" * 80_000)).json()) == "message_too_large"
