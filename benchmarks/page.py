@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.common.metrics import percentiles
-from benchmarks.common.report import Row, parser_of, report
+from benchmarks.common.report import Row, create_parser, write_report
 
 TEXT = "The harbour was quiet."
 CLAUSE = " the harbour was quiet"
@@ -211,7 +211,7 @@ def _row(label: str, times: Sequence[float]) -> Row:
 
 
 def main() -> int:
-    parser = parser_of(__doc__)
+    parser = create_parser(__doc__)
     parser.add_argument("url", help="of a running studio")
     parser.add_argument("--clicks", type=int, default=30)
     parser.add_argument("--clauses", type=int, default=30)
@@ -219,7 +219,7 @@ def main() -> int:
     clicks = measure_clicks(arguments.url, arguments.clicks)
     clauses = measure_clauses(arguments.url, arguments.clauses)
     rows = [*rows_of(clicks), *(_row(label, [clause[name] for clause in clauses]) for name, label in PARTS.items())]
-    report({"page": rows}, arguments.json, clicks=clicks, clauses=clauses)
+    write_report({"page": rows}, arguments.json, clicks=clicks, clauses=clauses)
     return 0
 
 

@@ -18,7 +18,7 @@ BYTES_PER_S = 2 * SAMPLE_RATE
 GOOD_BUFFER_S = 0.1  # Playback buffer in seconds that `is_continuous` assumes for each client.
 
 
-class Outcome(StrEnum):
+class RequestOutcome(StrEnum):
     """Result of one request, such as success, refusal or failure."""
 
     DONE = "done"
@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(slots=True)
-class Trace:
+class RequestTrace:
     """Times and results of one speech request, measured by the client.
 
     `chunks` are pairs of arrival time in ns and number of bytes (s16le).
@@ -43,7 +43,7 @@ class Trace:
     text_ns: int = 0  # Time at which the last text was sent.
     end_ns: int = 0
     chunks: list[tuple[int, int]] = field(default_factory=list)
-    outcome: Outcome = Outcome.FAILED
+    outcome: RequestOutcome = RequestOutcome.FAILED
     code: str = ""  # Error code, or an empty string if there was no error.
     stop: str = ""  # Reason why the speech ended, such as eos, or an empty string.
     queue_ms: float = 0.0  # Time in the server's queue, as reported by the server.
@@ -72,14 +72,14 @@ class Trace:
 
         A complete response has the requested length or ended with EOS.
         """
-        if self.outcome is not Outcome.DONE:
-            return self.outcome is Outcome.CANCELLED
+        if self.outcome is not RequestOutcome.DONE:
+            return self.outcome is RequestOutcome.CANCELLED
         has_ended = self.stop == StopReason.EOS and 0 < self.bytes < self.wanted_bytes
         return has_ended or self.bytes == self.wanted_bytes
 
     @property
     def playback(self) -> SimulatedPlayer:
-        return playback(self.chunks)
+        return simulate_playback(self.chunks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class SimulatedPlayer:
     deficit_s: float
 
 
-def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
+def simulate_playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
     """Simulate the playback of audio chunks, and return the number and the size of the gaps.
 
     `chunks` are pairs of arrival time in ns and number of bytes (s16le).
@@ -134,14 +134,14 @@ def percentiles(name: str, values: Sequence[float], *shares: int, unit: str = "m
         unit: Unit of the values.
         digits: Number of decimal places.
     """
-    return {f"{name}_p{share}_{unit}": rounded(percentile(values, share / 100), digits) for share in shares}
+    return {f"{name}_p{share}_{unit}": round_or_none(percentile(values, share / 100), digits) for share in shares}
 
 
-def rounded(value: float | None, digits: int) -> float | None:
+def round_or_none(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def peak_in_flight(traces: Iterable[Trace]) -> int:
+def peak_in_flight(traces: Iterable[RequestTrace]) -> int:
     """Return the maximum number of requests that were running at the same time."""
     moments = sorted([(t.sent_ns, 1) for t in traces] + [(t.end_ns, -1) for t in traces])
     now = peak = 0
@@ -151,7 +151,7 @@ def peak_in_flight(traces: Iterable[Trace]) -> int:
     return peak
 
 
-def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
+def window_ns(traces: Sequence[RequestTrace]) -> tuple[int, int]:
     """Return the start and the end of the measurement window in ns.
 
     Counted requests are those after the warm-up whose client behaves normally. The window starts when the first counted
@@ -165,14 +165,14 @@ def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
     return start, stop
 
 
-def audio_rate(traces: Sequence[Trace]) -> float:
+def audio_rate(traces: Sequence[RequestTrace]) -> float:
     """Return the throughput of all clients together, in seconds of audio per second."""
     start, stop = window_ns(traces)
     arrived = sum(size for t in traces for at, size in t.chunks if start <= at <= stop)
     return arrived / BYTES_PER_S / ((stop - start) / 1e9)
 
 
-def reply_rate(traces: Sequence[Trace], counts: Callable[[Trace], bool] = lambda trace: True) -> float:
+def reply_rate(traces: Sequence[RequestTrace], counts: Callable[[RequestTrace], bool] = lambda trace: True) -> float:
     """Return the number of responses per second during the measurement window.
 
     Only responses for which the function `counts` returns True are included.
@@ -181,15 +181,15 @@ def reply_rate(traces: Sequence[Trace], counts: Callable[[Trace], bool] = lambda
     return sum(start <= t.end_ns <= stop and counts(t) for t in traces) / ((stop - start) / 1e9)
 
 
-def is_continuous(trace: Trace) -> bool:
+def is_continuous(trace: RequestTrace) -> bool:
     """Return True if the response is complete and a player would have no gap in the audio.
 
     The simulated player has a buffer of 100 ms.
     """
-    return trace.outcome is Outcome.DONE and trace.is_good and trace.playback.deficit_s <= GOOD_BUFFER_S
+    return trace.outcome is RequestOutcome.DONE and trace.is_good and trace.playback.deficit_s <= GOOD_BUFFER_S
 
 
-def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
+def summarize_runs(*runs: Sequence[RequestTrace]) -> dict[str, Any]:
     """Return one table row with the metrics of several runs of the same load plan.
 
     Percentiles are computed over the requests of all runs, and rates are averaged over the runs. Times and lengths come
@@ -198,20 +198,20 @@ def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
     """
     traces = [trace for run in runs for trace in run]
     counted = [t for t in traces if t.is_counted]
-    good = [t for t in counted if t.outcome is Outcome.DONE and t.is_good]
+    good = [t for t in counted if t.outcome is RequestOutcome.DONE and t.is_good]
     plays = [t.playback for t in good]
     gaps = [(after - before) / 1e6 for t in good for (before, _), (after, _) in pairwise(t.chunks)]
     late = [(t.sent_ns - t.due_ns) / 1e6 for t in counted if t.due_ns]
     row: dict[str, Any] = {
         "calls": len(counted),
-        "failed": sum(not t.is_good and t.outcome is not Outcome.REFUSED for t in traces),
-        "refused": sum(t.outcome is Outcome.REFUSED for t in traces),
+        "failed": sum(not t.is_good and t.outcome is not RequestOutcome.REFUSED for t in traces),
+        "refused": sum(t.outcome is RequestOutcome.REFUSED for t in traces),
         **percentiles("ttfa", [t.ttfa_ms for t in good if t.ttfa_ms is not None], 50, 95, 99),
         **percentiles("itl", gaps, 50, 99, digits=1),
         **percentiles("e2e", [t.total_ms for t in good], 50, 95, digits=1),
-        "rtf_p50": rounded(percentile([t.total_ms / 1000 / t.audio_s for t in good], 0.5), 4),
+        "rtf_p50": round_or_none(percentile([t.total_ms / 1000 / t.audio_s for t in good], 0.5), 4),
         "underruns": sum(play.underruns for play in plays),
-        "max_deficit_ms": rounded(max((1000 * play.deficit_s for play in plays), default=None), 1),
+        "max_deficit_ms": round_or_none(max((1000 * play.deficit_s for play in plays), default=None), 1),
         "rps": round(sum(reply_rate(run) for run in runs) / len(runs), 2),
         "goodput_rps": round(sum(reply_rate(run, is_continuous) for run in runs) / len(runs), 2),
         "audio_s_per_s": round(sum(audio_rate(run) for run in runs) / len(runs), 2),

@@ -18,14 +18,14 @@ Tables = dict[str, list[Row]]
 Value = TypeVar("Value")
 
 
-def parser_of(docstring: str | None) -> argparse.ArgumentParser:
+def create_parser(docstring: str | None) -> argparse.ArgumentParser:
     """Return an argument parser with the option `--json FILE` and the docstring as its help."""
     parser = argparse.ArgumentParser(description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser
 
 
-def several(kind: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
+def comma_separated(kind: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
     """Return an argparse type function that parses a comma-separated list of values.
 
     `kind` parses one value.
@@ -57,7 +57,9 @@ def markdown(tables: Mapping[str, Sequence[Row]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def report(tables: Mapping[str, Sequence[Row]], file: Path | None, *, shown: Sequence[str] = (), **about: Any) -> None:
+def write_report(
+    tables: Mapping[str, Sequence[Row]], file: Path | None, *, shown: Sequence[str] = (), **about: Any
+) -> None:
     """Print result tables, and write them and a description of the machine to a JSON file.
 
     Long benchmarks call this function after each table, so an interrupted run only loses one table.
@@ -71,11 +73,13 @@ def report(tables: Mapping[str, Sequence[Row]], file: Path | None, *, shown: Seq
     print(markdown({name: rows for name, rows in tables.items() if not shown or name in shown}), flush=True)
     if file is not None:
         part_file = file.with_name(f"{file.name}.part")
-        part_file.write_text(json.dumps({"machine": machine(), **about, "tables": tables}, indent=1) + "\n", "utf-8")
+        part_file.write_text(
+            json.dumps({"machine": machine_description(), **about, "tables": tables}, indent=1) + "\n", "utf-8"
+        )
         os.replace(part_file, file)
 
 
-def machine() -> Row:
+def machine_description() -> Row:
     """Return the hardware, the software versions and the commit of this run."""
     import torch
 

@@ -78,7 +78,7 @@ def process_usage(pid: int) -> dict[str, Any]:
 
     The result is empty on systems without /proc.
     """
-    folders = [Path(f"/proc/{number}") for number in with_children(pid)]
+    folders = [Path(f"/proc/{number}") for number in with_child_processes(pid)]
     if not folders:
         return {}
     lines = [(folder / "status").read_text("ascii", "replace").splitlines() for folder in folders]
@@ -90,10 +90,10 @@ def process_usage(pid: int) -> dict[str, Any]:
     }
 
 
-def with_children(pid: int) -> list[int]:
+def with_child_processes(pid: int) -> list[int]:
     """Return the pids of a process and its descendants, or an empty list without /proc."""
     tasks = Path(f"/proc/{pid}/task")
     if not tasks.exists():
         return []
     children = [int(word) for task in tasks.iterdir() for word in (task / "children").read_text().split()]
-    return [pid, *(number for child in children for number in with_children(child))]
+    return [pid, *(number for child in children for number in with_child_processes(child))]

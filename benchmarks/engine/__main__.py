@@ -18,11 +18,11 @@ import sys
 
 import torch
 
-from benchmarks.common.report import Tables, parser_of, report, several
+from benchmarks.common.report import Tables, comma_separated, create_parser, write_report
 from benchmarks.common.variants import add_variants, shared_environment, variants_of
-from benchmarks.engine.floors import add_floors, measure_rates
+from benchmarks.engine.lower_bounds import add_lower_bounds, measure_rates
 from benchmarks.engine.profiles import profile_parts
-from benchmarks.engine.tables import Grid, measure_parts, open_parts
+from benchmarks.engine.tables import BenchmarkSizes, measure_parts, open_parts
 from runtime.engine.capacity.probe import bytes_per_weight
 from runtime.errors import SetUpError
 
@@ -30,7 +30,7 @@ from runtime.errors import SetUpError
 def main() -> int:
     """Run the benchmark, print and write the tables, and return the exit status."""
     arguments = _parser().parse_args()
-    grid = Grid(arguments.batches, arguments.contexts, arguments.prompts, counted=arguments.frames)
+    grid = BenchmarkSizes(arguments.batches, arguments.contexts, arguments.prompts, counted=arguments.frames)
     shared = shared_environment(
         arguments, max_slots=max(arguments.batches), max_model_len=arguments.length, quantize=arguments.quantize
     )
@@ -43,16 +43,16 @@ def main() -> int:
     tables: Tables = {"rates": [rates.row()], **measure_parts(variants, grid)}
     if len(variants) == 1:
         checkpoint = variants[0][1].core.checkpoint
-        add_floors(checkpoint.config, rates, tables, bytes_per_weight(torch.bfloat16, checkpoint.quantization))
-    report(tables, arguments.json, settings=shared)
+        add_lower_bounds(checkpoint.config, rates, tables, bytes_per_weight(torch.bfloat16, checkpoint.quantization))
+    write_report(tables, arguments.json, settings=shared)
     if arguments.profile:
         kernels = profile_parts(variants[0][1], arguments.batches, arguments.prompts, arguments.contexts[0])
-        report(tables | kernels, arguments.json, shown=[*kernels, "-"], settings=shared)
+        write_report(tables | kernels, arguments.json, shown=[*kernels, "-"], settings=shared)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser, numbers = parser_of(__doc__), several(int)
+    parser, numbers = create_parser(__doc__), comma_separated(int)
     add_variants(parser)
     parser.add_argument("--batches", type=numbers, default=(1, 8, 32, 64))
     parser.add_argument("--contexts", type=numbers, default=(64, 512, 2048), help="positions of the rows of a frame")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 
-from benchmarks.common.report import Row, Tables, machine, markdown
+from benchmarks.common.report import Row, Tables, machine_description, markdown
 from benchmarks.common.variants import Variant
-from benchmarks.engine.tables import Grid, measure_parts, open_parts
+from benchmarks.engine.tables import BenchmarkSizes, measure_parts, open_parts
 from benchmarks.serve.load import measure_closed
 from benchmarks.serve.plan import Workload
 from benchmarks.serve.targets import open_targets
@@ -15,7 +15,7 @@ from runtime.engine.loading.registry import Registry
 from runtime.settings import Settings
 
 BATCHES = (1, 4, 16)
-GRID = Grid(BATCHES, contexts=(64,), prompts=(32,), chunks=tuple((1, batch) for batch in BATCHES))
+GRID = BenchmarkSizes(BATCHES, contexts=(64,), prompts=(32,), chunks=tuple((1, batch) for batch in BATCHES))
 CLIENTS = (1, 4, 8)
 
 
@@ -28,7 +28,7 @@ def bench(settings: Settings, replies: int, as_json: bool) -> None:
         as_json: True to print JSON, False to print Markdown tables.
     """
     tables = measure(settings, replies)
-    print(json.dumps({"machine": machine(), **tables}, indent=2) if as_json else markdown(tables))
+    print(json.dumps({"machine": machine_description(), **tables}, indent=2) if as_json else markdown(tables))
 
 
 def measure(settings: Settings, replies: int) -> Tables:

@@ -10,13 +10,13 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.common.report import Row, Tables, log_step
-from benchmarks.engine.parts import Parts, synchronize
+from benchmarks.engine.model_parts import ModelParts, synchronize
 
 REPEATS = 10
 LISTED_KERNELS = 14
 
 
-def profile_parts(parts: Parts, batches: Sequence[int], prompts: Sequence[int], context: int) -> Tables:
+def profile_parts(parts: ModelParts, batches: Sequence[int], prompts: Sequence[int], context: int) -> Tables:
     """Return tables of kernel times for prefill, code predictor and frames.
 
     The first frame of an utterance is part of the prefill. Without a GPU, the result is empty.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.common.metrics import percentiles
 from benchmarks.common.report import Row, Tables, log_step
-from benchmarks.engine.parts import Parts, timed
+from benchmarks.engine.model_parts import ModelParts, timed
 from runtime.engine.execution.graphs import GraphKind
 from runtime.setting_fields import override
 from runtime.settings import Settings
@@ -21,7 +21,7 @@ WARM_UP = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class BenchmarkSizes:
     """Sizes at which the parts of the engine are measured, for example batch sizes.
 
     `chunks` are pairs (frames, batch size) of Code2Wav calls.
@@ -34,17 +34,17 @@ class Grid:
     counted: int = 30
 
 
-def open_parts(settings: Settings, grid: Grid) -> Parts:
+def open_parts(settings: Settings, grid: BenchmarkSizes) -> ModelParts:
     """Load the first checkpoint for measurements.
 
     The engine has slots for the largest batch, and no limit for buffered audio.
     """
     slots = max(settings.engine.max_slots, *grid.batches)
     engine = override(settings.engine, max_slots=slots, lead_cap_s=1e9)
-    return Parts(replace(settings, models=settings.models[:1], engine=engine))
+    return ModelParts(replace(settings, models=settings.models[:1], engine=engine))
 
 
-def measure_parts(variants: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
+def measure_parts(variants: Sequence[tuple[str, ModelParts]], grid: BenchmarkSizes) -> Tables:
     """Measure all parts of the engine at each size, and return the result tables.
 
     Several variants are measured in the order A B B A.
@@ -72,7 +72,7 @@ def measure_parts(variants: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
     }
 
 
-def _frames(parts: Parts, grid: Grid, batch: int, context: int) -> Row:
+def _frames(parts: ModelParts, grid: BenchmarkSizes, batch: int, context: int) -> Row:
     slots = parts.begin_rows(batch, context)
     for _ in range(WARM_UP):
         parts.launch(slots)()
@@ -87,7 +87,7 @@ def _frames(parts: Parts, grid: Grid, batch: int, context: int) -> Row:
     }
 
 
-def _run_ahead(parts: Parts, slots: NDArray[np.int64], frames: int, host: list[float]) -> None:
+def _run_ahead(parts: ModelParts, slots: NDArray[np.int64], frames: int, host: list[float]) -> None:
     """Launch each frame before the previous frame is read.
 
     Args:
@@ -105,22 +105,22 @@ def _run_ahead(parts: Parts, slots: NDArray[np.int64], frames: int, host: list[f
         before()
 
 
-def _predictor(parts: Parts, grid: Grid, batch: int) -> Row:
+def _predictor(parts: ModelParts, grid: BenchmarkSizes, batch: int) -> Row:
     return {"predictor_ms": _median(lambda: parts.predict(batch), grid.counted)}
 
 
-def _prefill(parts: Parts, grid: Grid, positions: int) -> Row:
+def _prefill(parts: ModelParts, grid: BenchmarkSizes, positions: int) -> Row:
     return {"prefill_ms": _median(lambda: parts.prefill(positions), grid.counted)}
 
 
-def _code2wav(parts: Parts, grid: Grid, frames: int, batch: int) -> Row:
+def _code2wav(parts: ModelParts, grid: BenchmarkSizes, frames: int, batch: int) -> Row:
     slots = parts.begin_streams(batch)
     spent = _median(lambda: parts.decode(slots, frames), grid.counted)
     parts.end_rows(slots)
     return {"code2wav_ms": spent}
 
 
-def _start(name: str, parts: Parts) -> Row:
+def _start(name: str, parts: ModelParts) -> Row:
     gib = round(parts.device_bytes / 2**30, 2)
     captured = sum(len(parts.core.runner.graphs.of(work)) for work in GraphKind)
     size = {"slots": parts.core.slots, "positions": parts.max_positions, "graphs": captured}

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.common.report import parser_of, report, several
+from benchmarks.common.report import comma_separated, create_parser, write_report
 from benchmarks.kernels.tiles import search_tiles
 
 
 def main() -> int:
-    parser = parser_of(__doc__)
+    parser = create_parser(__doc__)
     parser.add_argument("what", choices=("tiles",))
     parser.add_argument("--only", default="", help="products whose name contains this")
-    parser.add_argument("--rows", type=several(int), default=(1, 32, 64), help="rows of products")
+    parser.add_argument("--rows", type=comma_separated(int), default=(1, 32, 64), help="rows of products")
     parser.add_argument("--eight-bits", action="store_true", help="int8 weights with one scale per output")
     arguments = parser.parse_args()
     rows = search_tiles(arguments.only, arguments.rows, eight_bits=arguments.eight_bits)
-    report({arguments.what: rows}, arguments.json)
+    write_report({arguments.what: rows}, arguments.json)
     return 0
 
 

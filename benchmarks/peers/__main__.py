@@ -26,7 +26,7 @@ import os
 import subprocess
 import sys
 
-from benchmarks.common.report import Row, log_step, parser_of, report
+from benchmarks.common.report import Row, create_parser, log_step, write_report
 from benchmarks.common.variants import Variant, add_variants, shared_environment, variants_of
 from benchmarks.peers.child import PEERS
 
@@ -39,7 +39,7 @@ def main() -> int:
 
     The exit status is 1 if an implementation failed.
     """
-    parser = parser_of(__doc__)
+    parser = create_parser(__doc__)
     parser.add_argument("peer", nargs="+", help=f"{', '.join(PEERS)}, or the name of a program")
     add_variants(parser)
     parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH", help="interpreter of a peer")
@@ -55,8 +55,8 @@ def main() -> int:
     for peer, variant in runs if arguments.once else [*runs, *reversed(runs)]:
         log_step(f"{peer} {variant.name}")
         rows.append(run_peer(peer, variant, arguments))
-        report({"peers": rows}, arguments.json, shown=["-"])
-    report({"peers": rows}, arguments.json)
+        write_report({"peers": rows}, arguments.json, shown=["-"])
+    write_report({"peers": rows}, arguments.json)
     return 1 if any("error" in row for row in rows) else 0
 
 

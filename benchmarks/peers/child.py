@@ -35,7 +35,7 @@ PROGRAM_TIME = re.compile(r"(generated in|Total) (?P<time>[\d.]+) ?(?P<unit>m?s)
 Row = dict[str, Any]
 
 
-class Peer(ABC):
+class SpeechImplementation(ABC):
     """Interface to a speech implementation that has loaded a checkpoint."""
 
     @abstractmethod
@@ -51,7 +51,9 @@ class Peer(ABC):
         return {}
 
 
-def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_calls: int = TTFA_CALLS) -> Row:
+def measure(
+    peer: SpeechImplementation, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_calls: int = TTFA_CALLS
+) -> Row:
     """Measure an implementation, and return a table row.
 
     The row has the wall-clock time and the CPU time per frame, the time to first audio (TTFA) and the memory. The time
@@ -104,7 +106,7 @@ def memory_mib() -> Row:
     return {name: int(fields[field].split()[0]) // 1024 for name, field in names.items() if field in fields}
 
 
-class Ours(Peer):
+class VoicewrightEngine(SpeechImplementation):
     """Voicewright's engine in this process.
 
     Settings come from environment variables. The first chunk has one frame.
@@ -152,7 +154,7 @@ class Ours(Peer):
         return listeners[0].ttfa_ms / 1000, took
 
 
-class Official(Peer):
+class OfficialPackage(SpeechImplementation):
     """Published package qwen-tts, which does not support streaming."""
 
     EXTRA_FRAMES = 1  # The package counts the end token as a frame.
@@ -176,7 +178,7 @@ class Official(Peer):
         return took
 
 
-class Faster(Official):
+class FasterPackage(OfficialPackage):
     """Package faster-qwen3-tts, which captures CUDA graphs of the talker and code predictor.
 
     The table row also has the frame time that the package reports.
@@ -213,7 +215,7 @@ class Faster(Official):
         return {"own_frame_ms": round(statistics.median(self._steps), 2)}
 
 
-class Program(Peer):
+class ExternalProgram(SpeechImplementation):
     """External program that is started for each text and prints its generation time.
 
     It does not stream audio. `{model}`, `{text}`, `{frames}` and `{wav}` in its command are replaced by values. If the
@@ -248,7 +250,11 @@ class Program(Peer):
         return {"program_peak_mib": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024}
 
 
-PEERS: dict[str, Callable[[str, str, str | None], Peer]] = {"ours": Ours, "official": Official, "faster": Faster}
+PEERS: dict[str, Callable[[str, str, str | None], SpeechImplementation]] = {
+    "ours": VoicewrightEngine,
+    "official": OfficialPackage,
+    "faster": FasterPackage,
+}
 
 
 def check_length(seconds: float, frames: int) -> None:
@@ -271,7 +277,7 @@ def main() -> int:
     arguments = parser.parse_args()
     few, many = map(int, arguments.lengths.split(","))
     began = time.perf_counter()
-    peer = PEERS.get(arguments.peer, Program)(arguments.model, arguments.device, arguments.program)
+    peer = PEERS.get(arguments.peer, ExternalProgram)(arguments.model, arguments.device, arguments.program)
     start_s = round(time.perf_counter() - began, 1)
     print(json.dumps({**measure(peer, (few, many)), "start_s": start_s}), flush=True)
     return 0

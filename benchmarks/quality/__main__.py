@@ -18,7 +18,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.common.report import parser_of, report, several
+from benchmarks.common.report import comma_separated, create_parser, write_report
 from benchmarks.common.variants import add_variants, shared_environment, variants_of
 from benchmarks.quality.codes import CodeRun
 from benchmarks.quality.scores import measure_scores
@@ -44,21 +44,21 @@ def main() -> int:
     except SetUpError as error:
         print(error, file=sys.stderr)
         return 2
-    report(tables, arguments.json)
+    write_report(tables, arguments.json)
     return 1 if any(row["codes_differ"] or row["failed"] for row in tables.get("batch", ())) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = parser_of(__doc__)
+    parser = create_parser(__doc__)
     parser.add_argument("what", choices=("codes", "scores"))
     add_variants(parser)
-    parser.add_argument("--rows", type=several(int), default=(1, 8), help="requests at once (codes)")
+    parser.add_argument("--rows", type=comma_separated(int), default=(1, 8), help="requests at once (codes)")
     parser.add_argument("--frames", type=int, default=100, help="maximum frames of a reply (codes)")
     parser.add_argument(
         "--baseline", type=Path, metavar="FILE", help="file of the results without a batch, read if it exists"
     )
     parser.add_argument(
-        "--weights", type=several(str), default=WEIGHTS, help="of float32, bfloat16, int8, int4, int8-gpu"
+        "--weights", type=comma_separated(str), default=WEIGHTS, help="of float32, bfloat16, int8, int4, int8-gpu"
     )
     parser.add_argument("--positions", type=int, default=2000, help="minimum number of compared draws (scores)")
     return parser

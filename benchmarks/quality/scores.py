@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks.common.report import Row, log_step
 from benchmarks.common.texts import sentences
-from benchmarks.engine.parts import Parts
+from benchmarks.engine.model_parts import ModelParts
 from runtime.device import quantized
 from runtime.device.quantized import DequantizedInt8
 from runtime.engine.execution import frame
@@ -51,7 +51,7 @@ def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
 
 
 @dataclass(slots=True)
-class Draws:
+class SampledCodes:
     """Recorded sampling steps, in order.
 
     Each step has the log probabilities [B, V] of a codebook and the sampled codes [B].
@@ -60,7 +60,7 @@ class Draws:
     probabilities: list[Tensor] = field(default_factory=list)
     codes: list[Tensor] = field(default_factory=list)
 
-    def recording(self, led_by: Draws | None = None) -> Pick:
+    def recording(self, led_by: SampledCodes | None = None) -> Pick:
         """Return a function that replaces `sample_codes` and records the sampling steps.
 
         Thread: only sampling steps of the calling thread are recorded or replaced.
@@ -81,7 +81,7 @@ class Draws:
         return draw
 
 
-def record_draws(model: str, weights: str, positions: int, led_by: Draws | None = None) -> Draws:
+def record_sampled_codes(model: str, weights: str, positions: int, led_by: SampledCodes | None = None) -> SampledCodes:
     """Generate speech with one weight format, and return the recorded sampling steps.
 
     Args:
@@ -93,8 +93,8 @@ def record_draws(model: str, weights: str, positions: int, led_by: Draws | None 
     with patch.object(
         frame, "native_predictor", lambda predictor: None
     ):  # The native operator does not call `sample_codes`.
-        parts = _gpu_parts(model) if weights == INT8_GPU else Parts(cpu_settings(model, weights, BATCH_ROWS))
-    draws = Draws()
+        parts = _gpu_parts(model) if weights == INT8_GPU else ModelParts(cpu_settings(model, weights, BATCH_ROWS))
+    draws = SampledCodes()
     groups = parts.core.checkpoint.config.talker.num_code_groups
     prompts = [parts.prompt(text) for text in sentences()[:BATCH_ROWS]]
     with patch.object(frame, "sample_codes", draws.recording(led_by)):
@@ -102,15 +102,15 @@ def record_draws(model: str, weights: str, positions: int, led_by: Draws | None 
     return draws
 
 
-def _gpu_parts(model: str) -> Parts:
+def _gpu_parts(model: str) -> ModelParts:
     """Load parts with bfloat16 activations and int8 weights that are multiplied as on a GPU."""
     settings = cpu_settings(model, "int8", BATCH_ROWS)
     engine = replace(settings.engine, dtype="bfloat16", sound_dtype="float32")
     with patch.object(quantized, "product_function", DequantizedInt8):
-        return Parts(replace(settings, engine=engine))
+        return ModelParts(replace(settings, engine=engine))
 
 
-def compare_draws(truth: Draws, other: Draws) -> Row:
+def compare_sampled_codes(truth: SampledCodes, other: SampledCodes) -> Row:
     """Compare the probabilities of two recordings, and return their distances as a table row.
 
     All rows of all sampling steps are compared. Banned codes have probability 0 in both recordings and do not
@@ -138,8 +138,10 @@ def measure_scores(model: str, kinds: Sequence[str], positions: int) -> list[Row
     Only one checkpoint is in memory at a time.
     """
     log_step("float32")
-    truth, rows = record_draws(model, "float32", positions), []
+    truth, rows = record_sampled_codes(model, "float32", positions), []
     for kind in kinds:
         log_step(kind)
-        rows.append({"weights": kind, **compare_draws(truth, record_draws(model, kind, positions, truth))})
+        rows.append(
+            {"weights": kind, **compare_sampled_codes(truth, record_sampled_codes(model, kind, positions, truth))}
+        )
     return rows

@@ -22,19 +22,19 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import product
 
-from benchmarks.common.report import Row, Tables, parser_of, report, several
+from benchmarks.common.report import Row, Tables, comma_separated, create_parser, write_report
 from benchmarks.common.texts import Dataset
 from benchmarks.common.variants import Variant, add_variants, shared_environment, variants_of
 from benchmarks.common.voices import NewVoices
 from benchmarks.serve.load import (
     WRONG,
     capacity_rps,
-    creep,
     measure_closed,
     measure_minutes,
     measure_open,
+    summarize_windows,
 )
-from benchmarks.serve.plan import PACE_S, Manner, Workload
+from benchmarks.serve.plan import PACE_S, ClientBehaviour, Workload
 from benchmarks.serve.targets import Target, open_targets
 from runtime.engine.loading.registry import Registry
 from runtime.errors import SetUpError
@@ -42,7 +42,7 @@ from runtime.request import Mode
 
 UNCAPPED_S = 3600
 MANY_WAITING = 4096
-TEXTS = (Manner.WHOLE, *PACE_S)
+TEXTS = (ClientBehaviour.WHOLE, *PACE_S)
 
 
 def main() -> int:
@@ -81,8 +81,8 @@ class ServeRun:
 
     async def run(self) -> Tables:
         arguments = self.arguments
-        complete_text_loads = [load for load in self.loads if load.manner is Manner.WHOLE]
-        live = [load for load in self.loads if load.manner is not Manner.WHOLE]
+        complete_text_loads = [load for load in self.loads if load.manner is ClientBehaviour.WHOLE]
+        live = [load for load in self.loads if load.manner is not ClientBehaviour.WHOLE]
         rates: Sequence[float] = arguments.rate
         if arguments.load or (complete_text_loads and arguments.concurrency):
             async with self._targets(lead_cap_s=UNCAPPED_S) as targets:
@@ -103,7 +103,7 @@ class ServeRun:
                 load, rate = self.loads[0], rates[0]
                 rows = await measure_minutes(targets[-1], load, rate, arguments.minutes, arguments.seconds, keep)
                 self._store_rows("minutes", rows)
-                self._store_rows("all minutes", [creep(rows)])
+                self._store_rows("all minutes", [summarize_windows(rows)])
             elif rates:
                 self._store_rows("open loop", await measure_open(targets, self.loads, rates, arguments.seconds))
         return self.tables
@@ -118,7 +118,7 @@ class ServeRun:
         if rows:
             self.tables[name] = rows
             shown = [name] if is_shown else ["-"]
-            report(self.tables, self.arguments.json, shown=shown, settings=self.shared, weights=self.weights)
+            write_report(self.tables, self.arguments.json, shown=shown, settings=self.shared, weights=self.weights)
 
 
 def loads_of(arguments: argparse.Namespace, served: Sequence[Mode]) -> list[Workload]:
@@ -136,7 +136,7 @@ def loads_of(arguments: argparse.Namespace, served: Sequence[Mode]) -> list[Work
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = parser_of(__doc__)
+    parser = create_parser(__doc__)
     add_variants(parser)
     parser.add_argument("--url", type=_named_url, action="append", metavar="NAME=URL", help="URL of a running server")
     parser.add_argument("--slots", type=int, default=64)
@@ -144,17 +144,27 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--max-waiting", type=int, default=MANY_WAITING, help="maximum number of waiting requests")
     parser.add_argument("--processes", type=int, default=1, help="processes of clients")
     load = parser.add_argument_group("load")
-    load.add_argument("--concurrency", type=several(int), default=(), help="clients of closed loops")
-    load.add_argument("--rate", type=several(float), default=(), help="Poisson arrivals per second")
-    load.add_argument("--load", type=several(float), default=(), help="arrivals as a share of the closed loop's rate")
+    load.add_argument("--concurrency", type=comma_separated(int), default=(), help="clients of closed loops")
+    load.add_argument("--rate", type=comma_separated(float), default=(), help="Poisson arrivals per second")
+    load.add_argument(
+        "--load", type=comma_separated(float), default=(), help="arrivals as a share of the closed loop's rate"
+    )
     load.add_argument("--calls", type=int, default=24, help="minimum number of measured calls of a closed loop")
     load.add_argument("--seconds", type=float, default=60.0, help="measured seconds of an open loop")
     load.add_argument("--minutes", type=float, default=0.0, help="repeat the first rate for this time")
     calls = parser.add_argument_group("calls")
-    calls.add_argument("--mode", type=several(Mode), default=(), help="modes; default: all that the models serve")
-    calls.add_argument("--dataset", type=several(Dataset), default=(Dataset.SENTENCES,), help=f"of {','.join(Dataset)}")
-    calls.add_argument("--text", type=several(Manner), default=(Manner.WHOLE,), help=f"of {','.join(TEXTS)}")
-    calls.add_argument("--new-voices", type=several(float), default=(), help="seconds; Base clones a new one each call")
+    calls.add_argument(
+        "--mode", type=comma_separated(Mode), default=(), help="modes; default: all that the models serve"
+    )
+    calls.add_argument(
+        "--dataset", type=comma_separated(Dataset), default=(Dataset.SENTENCES,), help=f"of {','.join(Dataset)}"
+    )
+    calls.add_argument(
+        "--text", type=comma_separated(ClientBehaviour), default=(ClientBehaviour.WHOLE,), help=f"of {','.join(TEXTS)}"
+    )
+    calls.add_argument(
+        "--new-voices", type=comma_separated(float), default=(), help="seconds; Base clones a new one each call"
+    )
     calls.add_argument("--cancel", type=float, default=0.0, help="share of calls that are cancelled")
     calls.add_argument("--slow", type=float, default=0.0, help="share of calls that are read at half real time")
     arguments = parser.parse_args()

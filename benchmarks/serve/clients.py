@@ -16,9 +16,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.typing import Subprotocol
 
-from benchmarks.common.metrics import BYTES_PER_S, Outcome, Trace
+from benchmarks.common.metrics import BYTES_PER_S, RequestOutcome, RequestTrace
 from benchmarks.common.voices import config_for
-from benchmarks.serve.plan import PACE_S, Call, Manner, Plan, Workload, writing
+from benchmarks.serve.plan import PACE_S, Call, ClientBehaviour, Plan, Workload, typed_words
 from runtime.errors import Overloaded, QueueTimeout
 from voicewright import PROTOCOL
 
@@ -56,10 +56,10 @@ class SocketClient:
             await self.open_connection() for _ in range((plan.clients or OPEN_CONNECTIONS) - len(self._idle))
         ]
 
-    async def speak(self, call: Call, load: Workload) -> Trace:
+    async def speak(self, call: Call, load: Workload) -> RequestTrace:
         size = 2 * int(self._card["samples_per_frame"])
-        trace = Trace(call.number, call.frames * size, call.manner, call.is_counted)
-        is_slow = call.manner is Manner.SLOW
+        trace = RequestTrace(call.number, call.frames * size, call.manner, call.is_counted)
+        is_slow = call.manner is ClientBehaviour.SLOW
         connection = None
         try:
             connection = self._idle.pop() if self._idle and not is_slow else await self.open_connection(is_slow=is_slow)
@@ -96,7 +96,7 @@ class SocketClient:
         await connection.recv()
         return connection
 
-    async def _request(self, connection: ClientConnection, call: Call, load: Workload, trace: Trace) -> None:
+    async def _request(self, connection: ClientConnection, call: Call, load: Workload, trace: RequestTrace) -> None:
         is_live = call.manner in PACE_S
         fields: dict[str, Any] = {"language": call.language, "upload": self._uploads.get(call.number)}
         config = config_for(self._card, load.mode, call.frames, call.number, is_live=is_live, **fields)
@@ -119,7 +119,7 @@ class SocketClient:
                 await task
 
 
-async def _receive_audio(connection: ClientConnection, trace: Trace, digest: blake2b | None) -> None:
+async def _receive_audio(connection: ClientConnection, trace: RequestTrace, digest: blake2b | None) -> None:
     """Read messages until the utterance has ended, and record them in `trace`.
 
     If audio arrives after the response to a cancel, an error is recorded.
@@ -127,25 +127,25 @@ async def _receive_audio(connection: ClientConnection, trace: Trace, digest: bla
     while True:
         message = await connection.recv()
         if isinstance(message, bytes):
-            if trace.outcome is Outcome.CANCELLED:
+            if trace.outcome is RequestOutcome.CANCELLED:
                 _note_error(trace, AUDIO_AFTER_CANCEL)
                 return
             trace.chunks.append((time.perf_counter_ns(), len(message)))
             if digest:
                 digest.update(message)
-            if trace.manner == Manner.SLOW:
+            if trace.manner == ClientBehaviour.SLOW:
                 await asyncio.sleep(SLOW_READER_RATIO * len(message) / BYTES_PER_S)
             continue
         fields = json.loads(message)
         match fields["type"]:
             case "audio.done":
-                trace.outcome = Outcome.DONE
+                trace.outcome = RequestOutcome.DONE
                 trace.stop = fields["stop_reason"]
                 trace.queue_ms = fields["metrics"]["queue_ms"]
                 trace.digest = digest.hexdigest() if digest else ""
                 return
             case "context.cancelled":
-                trace.outcome = Outcome.CANCELLED
+                trace.outcome = RequestOutcome.CANCELLED
                 await connection.send('{"type":"ping"}')
             case "pong":
                 return
@@ -154,8 +154,8 @@ async def _receive_audio(connection: ClientConnection, trace: Trace, digest: bla
                 return
 
 
-async def _write(connection: ClientConnection, call: Call, trace: Trace) -> None:
-    for wait_s, piece in writing(call):
+async def _write(connection: ClientConnection, call: Call, trace: RequestTrace) -> None:
+    for wait_s, piece in typed_words(call):
         await asyncio.sleep(wait_s)
         trace.sent_ns = trace.sent_ns or time.perf_counter_ns()
         if piece:
@@ -165,17 +165,17 @@ async def _write(connection: ClientConnection, call: Call, trace: Trace) -> None
 
 
 async def _cancel(connection: ClientConnection, call: Call) -> None:
-    if call.manner is Manner.CANCEL:
+    if call.manner is ClientBehaviour.CANCEL:
         await asyncio.sleep(call.cut_s)
         await connection.send('{"type":"context.cancel"}')
 
 
-def _note_error(trace: Trace, code: str) -> None:
+def _note_error(trace: RequestTrace, code: str) -> None:
     trace.code = code
-    trace.outcome = Outcome.REFUSED if code in OVERLOAD_CODES else Outcome.FAILED
+    trace.outcome = RequestOutcome.REFUSED if code in OVERLOAD_CODES else RequestOutcome.FAILED
 
 
-def _check_text(trace: Trace) -> None:
+def _check_text(trace: RequestTrace) -> None:
     """Mark a reply as failed if it ended before its text was sent completely."""
-    if trace.outcome is Outcome.DONE and not trace.text_ns:
+    if trace.outcome is RequestOutcome.DONE and not trace.text_ns:
         _note_error(trace, "ended_before_its_text")

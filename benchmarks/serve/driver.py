@@ -13,7 +13,7 @@ from threading import Barrier
 
 import httpx
 
-from benchmarks.common.metrics import Trace
+from benchmarks.common.metrics import RequestTrace
 from benchmarks.serve.clients import SocketClient
 from benchmarks.serve.plan import Call, Plan
 
@@ -21,7 +21,7 @@ START_DELAY_S = 0.05  # Delay in seconds before the first request of an open loo
 START_TIMEOUT_S = 300.0  # Timeout in seconds until all processes have connected and uploaded.
 
 
-async def drive(plan: Plan, client: SocketClient) -> list[Trace]:
+async def drive(plan: Plan, client: SocketClient) -> list[RequestTrace]:
     """Send all requests of a load plan, wait for their end, and return their measured times."""
     gc.collect()
     gc.freeze()  # A garbage collection in this process would look like a delay of the server.
@@ -38,7 +38,7 @@ async def drive(plan: Plan, client: SocketClient) -> list[Trace]:
     return traces
 
 
-async def _call_at_time(call: Call, plan: Plan, client: SocketClient, began: int) -> Trace:
+async def _call_at_time(call: Call, plan: Plan, client: SocketClient, began: int) -> RequestTrace:
     due = began + round(1e9 * call.at_s)
     await asyncio.sleep((due - time.perf_counter_ns()) / 1e9)
     trace = await client.speak(call, plan.load)
@@ -53,7 +53,7 @@ class ClientProcesses:
         self._pool = pool
         self._count = count
 
-    async def drive(self, url: str, plan: Plan) -> list[Trace]:
+    async def drive(self, url: str, plan: Plan) -> list[RequestTrace]:
         """Send all requests of a load plan to a runtime, and return their measured times.
 
         Args:
@@ -88,11 +88,11 @@ def _share_barrier(barrier: Barrier) -> None:
     _barriers.append(barrier)
 
 
-def _drive(url: str, plan: Plan) -> list[Trace]:
+def _drive(url: str, plan: Plan) -> list[RequestTrace]:
     return asyncio.run(_drive_sockets(url, plan))
 
 
-async def _drive_sockets(url: str, plan: Plan) -> list[Trace]:
+async def _drive_sockets(url: str, plan: Plan) -> list[RequestTrace]:
     client: SocketClient | None = None
     if plan.calls:
         async with httpx.AsyncClient(trust_env=False) as http:

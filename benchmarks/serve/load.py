@@ -10,7 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks.common.metrics import Trace, percentile, rounded, summary
+from benchmarks.common.metrics import RequestTrace, percentile, round_or_none, summarize_runs
 from benchmarks.common.report import Row, log_step
 from benchmarks.serve.plan import Plan, Rounds, Workload, closed_loop, open_loop
 from benchmarks.serve.targets import Target
@@ -70,19 +70,19 @@ async def measure(targets: Sequence[Target], passes: Sequence[Plan], about: Row)
     order = [(target, passes[0]) for target in targets]
     if _are_compared(targets):
         order += [(target, passes[-1]) for target in reversed(targets)]
-    results: dict[str, list[list[Trace]]] = {target.name: [] for target in targets}
+    results: dict[str, list[list[RequestTrace]]] = {target.name: [] for target in targets}
     for target, plan in order:
         log_step(", ".join(f"{name} {value}" for name, value in {"target": target.name, **about}.items()))
         results[target.name].append(await target.drive(plan))
     return [await row_of(target, results[target.name], about) for target in targets]
 
 
-async def row_of(target: Target, runs: Sequence[Sequence[Trace]], about: Row) -> Row:
+async def row_of(target: Target, runs: Sequence[Sequence[RequestTrace]], about: Row) -> Row:
     """Return a table row with the metrics of all runs on one target runtime at one load.
 
     The row includes the number of slots that did not become free.
     """
-    row = {"target": target.name, **about, **summary(*runs)}
+    row = {"target": target.name, **about, **summarize_runs(*runs)}
     return row | {"leaked_slots": await target.busy()}
 
 
@@ -121,7 +121,7 @@ async def measure_minutes(
     return rows
 
 
-def creep(rows: Sequence[Row]) -> Row:
+def summarize_windows(rows: Sequence[Row]) -> Row:
     """Return a table row that summarizes all windows of a long measurement.
 
     The row has the numbers of requests and failures, the memory growth in MiB per minute, and the p99 of TTFA. The
@@ -138,7 +138,7 @@ def creep(rows: Sequence[Row]) -> Row:
             found[f"{name}_a_minute"] = round(slope, 3)
     for name, part in (("first", rows[:third]), ("last", rows[-third:])):
         values_ms = [float(row["ttfa_p99_ms"]) for row in part if row["ttfa_p99_ms"] is not None]
-        found[f"ttfa_p99_{name}_third_ms"] = rounded(percentile(values_ms, 0.5), 2)
+        found[f"ttfa_p99_{name}_third_ms"] = round_or_none(percentile(values_ms, 0.5), 2)
     return found
 
 

@@ -14,7 +14,7 @@ from benchmarks.common.voices import NewVoices
 from runtime.request import Mode
 
 
-class Manner(StrEnum):
+class ClientBehaviour(StrEnum):
     """Behaviour of a client during a request, for example slow reading."""
 
     WHOLE = "whole"  # The client sends the complete text and reads immediately.
@@ -25,7 +25,7 @@ class Manner(StrEnum):
 
 
 # Seconds between words. A word of the datasets counts as one token.
-PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30}
+PACE_S = {ClientBehaviour.WORDS: 0.010, ClientBehaviour.TOKENS: 1 / 30}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Call:
     frames: int
     is_counted: bool = True
     at_s: float = 0.0
-    manner: Manner = Manner.WHOLE
+    manner: ClientBehaviour = ClientBehaviour.WHOLE
     cut_s: float = 0.0
     language: str = "english"
 
@@ -73,7 +73,7 @@ class Workload:
 
     mode: Mode
     dataset: Dataset = Dataset.SENTENCES
-    manner: Manner = Manner.WHOLE
+    manner: ClientBehaviour = ClientBehaviour.WHOLE
     voices: NewVoices | None = None
     cancels: float = 0.0
     slow: float = 0.0
@@ -86,12 +86,12 @@ class Workload:
         text = self.dataset.text(number)
         frames = self.dataset.frames(text)
         call = Call(number, text, frames, manner=self.manner, language=self.dataset.language)
-        fate = uniform(seed, number, "fate")
+        fate = uniform_random(seed, number, "fate")
         if fate < self.cancels:
-            cut_s = frames * 0.08 * uniform(seed, number, "cut") / 4
-            return replace(call, manner=Manner.CANCEL, cut_s=cut_s, is_counted=False)
+            cut_s = frames * 0.08 * uniform_random(seed, number, "cut") / 4
+            return replace(call, manner=ClientBehaviour.CANCEL, cut_s=cut_s, is_counted=False)
         if fate < self.cancels + self.slow:
-            return replace(call, manner=Manner.SLOW, is_counted=False)
+            return replace(call, manner=ClientBehaviour.SLOW, is_counted=False)
         return call
 
 
@@ -150,7 +150,7 @@ def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s:
         seed: Seed of the random numbers.
         warm_up_s: Duration of the warm-up in seconds.
     """
-    times = takewhile(lambda at: at < warm_up_s + seconds, arrivals(rate, seed))
+    times = takewhile(lambda at: at < warm_up_s + seconds, poisson_arrivals(rate, seed))
     calls = (
         replace(call, at_s=round(at, 6), is_counted=call.is_counted and at >= warm_up_s)
         for number, at in enumerate(times)
@@ -159,7 +159,7 @@ def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s:
     return Plan(load, 0, tuple(calls))
 
 
-def writing(call: Call) -> Iterator[tuple[float, str]]:
+def typed_words(call: Call) -> Iterator[tuple[float, str]]:
     """Yield the words of a request's text, each with the delay in seconds before it is sent.
 
     The delays depend on the request's behaviour. An empty word marks the end of the text.
@@ -169,7 +169,7 @@ def writing(call: Call) -> Iterator[tuple[float, str]]:
     yield 0.0, ""
 
 
-def arrivals(rate: float, seed: int) -> Iterator[float]:
+def poisson_arrivals(rate: float, seed: int) -> Iterator[float]:
     """Yield the arrival times of a Poisson process in seconds, without end.
 
     `rate` is the number of arrivals per second. Each interval is derived from the SHA-256 hash of the seed and its
@@ -177,11 +177,11 @@ def arrivals(rate: float, seed: int) -> Iterator[float]:
     """
     at = 0.0
     for number in count():
-        at -= math.log(1.0 - uniform(seed, number, "gap")) / rate
+        at -= math.log(1.0 - uniform_random(seed, number, "gap")) / rate
         yield at
 
 
-def uniform(seed: int, number: int, what: str) -> float:
+def uniform_random(seed: int, number: int, what: str) -> float:
     """Return a pseudo-random number in [0, 1), which is the same on every machine.
 
     It is derived from the hash of all three arguments. `what` is the purpose of the number.

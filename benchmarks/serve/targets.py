@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.metrics import Trace
+from benchmarks.common.metrics import RequestTrace
 from benchmarks.common.servers import busy_slots, process_usage, runtime_process
 from benchmarks.common.variants import Environment, Variant
 from benchmarks.common.voices import store_voice
@@ -31,7 +31,7 @@ class Target:
     pid: int | None = None
     start_s: float = 0.0
 
-    async def drive(self, plan: Plan) -> list[Trace]:
+    async def drive(self, plan: Plan) -> list[RequestTrace]:
         return await self.clients.drive(self.url, plan)
 
     async def busy(self) -> int:

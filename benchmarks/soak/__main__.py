@@ -14,14 +14,14 @@ from typing import Any
 
 import httpx
 
-from benchmarks.common.report import log_step, parser_of, report
+from benchmarks.common.report import create_parser, log_step, write_report
 from benchmarks.common.servers import busy_slots, process_usage, runtime_process
 from benchmarks.soak.clients import KINDS, SoakClients, SoakReport
 
 
 def main() -> int:
     """Run the soak test, print and write the report, and return the exit status."""
-    parser = parser_of(__doc__)
+    parser = create_parser(__doc__)
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--slots", type=int, default=6)
     parser.add_argument("--clients", type=int, help="twice as many as slots by default")
@@ -30,7 +30,7 @@ def main() -> int:
     found = asyncio.run(soak(arguments))
     results = found.summary()
     rows = [{"metric": name, "value": value} for name, value in results.items()]
-    report({"soak": rows}, arguments.json, different=found.different[:10])
+    write_report({"soak": rows}, arguments.json, different=found.different[:10])
     return 1 if results["broken"] else 0
 
 

@@ -23,12 +23,12 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from benchmarks.common.metrics import Outcome, Trace, percentile, percentiles
+from benchmarks.common.metrics import RequestOutcome, RequestTrace, percentile, percentiles
 from benchmarks.common.servers import BenchRuntime
 from benchmarks.common.texts import Dataset
 from benchmarks.common.voices import NewVoices, config_for
 from benchmarks.serve.clients import AUDIO_AFTER_CANCEL, CALL_TIMEOUT_S, SocketClient
-from benchmarks.serve.plan import Call, Manner, Plan, Workload
+from benchmarks.serve.plan import Call, ClientBehaviour, Plan, Workload
 from runtime.request import Mode
 
 # Kinds of clients. A kind that occurs more often gets more clients. TTFA is measured for complete texts only.
@@ -65,11 +65,11 @@ class SoakReport:
     usage: dict[str, list[float]] = field(default_factory=dict)
     leaked_slots: int = -1
 
-    def note_error(self, trace: Trace) -> None:
+    def note_error(self, trace: RequestTrace) -> None:
         """Record a request that was refused or has failed."""
         self.audio_after_cancel += trace.code == AUDIO_AFTER_CANCEL
         self.stalls += trace.code == "timeout"
-        if trace.outcome is Outcome.REFUSED:
+        if trace.outcome is RequestOutcome.REFUSED:
             self.refusal_ms.append(trace.total_ms)
 
     def note_usage(self, usage: dict[str, Any]) -> None:
@@ -132,11 +132,11 @@ class SoakClients:
             SystemExit: A request failed although no other request was running.
         """
         for call, load in self.wishes:
-            for manner in (Manner.WHOLE, Manner.WORDS):
+            for manner in (ClientBehaviour.WHOLE, ClientBehaviour.WORDS):
                 trace = await self._speak(replace(call, manner=manner), load)
                 if not trace.digest:
                     raise SystemExit(f"a request failed when it was alone: {trace.code} {call.text}")
-                self.solo[call.number, manner is Manner.WORDS] = trace.digest
+                self.solo[call.number, manner is ClientBehaviour.WORDS] = trace.digest
         for number in range(UNLOADED_REPLIES):
             trace = await self._speak(*self.wishes[number % len(self.wishes)])
             self.report.unloaded_ttfa_ms.append(trace.ttfa_ms or 0.0)
@@ -163,7 +163,7 @@ class SoakClients:
                     if kind in acts:
                         await acts[kind](call, load, draw)
                     else:
-                        await self._speak_counted(Manner(kind), call, load, draw)
+                        await self._speak_counted(ClientBehaviour(kind), call, load, draw)
                 self.report.replies[kind] += 1
             except TimeoutError:
                 self.report.stalls += 1
@@ -174,7 +174,7 @@ class SoakClients:
                 self.report.refused["connection"] += 1
                 await asyncio.sleep(0.2)
 
-    async def _speak(self, call: Call, load: Workload) -> Trace:
+    async def _speak(self, call: Call, load: Workload) -> RequestTrace:
         client = SocketClient(self.runtime.stream, self.card, is_hashing=True)
         await client.prepare(Plan(load, 1, (call,)))
         try:
@@ -182,14 +182,14 @@ class SoakClients:
         finally:
             await client.close()
 
-    async def _speak_counted(self, manner: Manner, call: Call, load: Workload, draw: random.Random) -> None:
+    async def _speak_counted(self, manner: ClientBehaviour, call: Call, load: Workload, draw: random.Random) -> None:
         trace = await self._speak(replace(call, manner=manner, cut_s=draw.uniform(0, 1.5)), load)
-        if trace.outcome in (Outcome.REFUSED, Outcome.FAILED):
+        if trace.outcome in (RequestOutcome.REFUSED, RequestOutcome.FAILED):
             self.report.note_error(trace)
             raise RequestRefused(trace.code)
-        if trace.digest and trace.digest != self.solo[call.number, manner is Manner.WORDS]:
+        if trace.digest and trace.digest != self.solo[call.number, manner is ClientBehaviour.WORDS]:
             self.report.different.append(f"{manner}: {call.number} {call.text}")
-        if manner is Manner.WHOLE and trace.ttfa_ms is not None:
+        if manner is ClientBehaviour.WHOLE and trace.ttfa_ms is not None:
             self.report.ttfa_ms.append(trace.ttfa_ms - trace.queue_ms)
         await asyncio.sleep(draw.uniform(0, 0.3))
 

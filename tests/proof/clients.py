@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from benchmarks.common.servers import BenchRuntime, with_children
+from benchmarks.common.servers import BenchRuntime, with_child_processes
 from runtime.request import SAMPLE_RATE
 from tests.proof.crowd import Held, at_rest, held
 from tests.support.audio_files import audio_file
@@ -248,7 +248,7 @@ async def bombs(runtime: BenchRuntime, count: int) -> str:
 
 def _resident_kib(pid: int) -> tuple[int, int]:
     """Return the resident memory of a process, and that of all its children, in KiB."""
-    _, *children = with_children(pid)
+    _, *children = with_child_processes(pid)
     return _pages(pid), sum(_pages(child) for child in children)
 
 

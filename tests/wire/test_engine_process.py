@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from benchmarks.common.servers import with_children
+from benchmarks.common.servers import with_child_processes
 from runtime.exits import Exit
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.voices.voice_file import read_voice
@@ -258,7 +258,7 @@ def loading(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen
         process_group=0,
     )
     try:
-        yield child, until(lambda: with_children(child.pid)[1:])[0]
+        yield child, until(lambda: with_child_processes(child.pid)[1:])[0]
     finally:
         child.kill()
         child.communicate()

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.engine import __main__ as engine
-from benchmarks.engine.floors import Cost, Rates, frame_cost, predictor_cost, prefill_cost, weights_of
+from benchmarks.engine.lower_bounds import (
+    HardwareRates,
+    OperationCost,
+    frame_cost,
+    predictor_cost,
+    prefill_cost,
+    weights_of,
+)
 from runtime.model.config_files import read_model_config
 from tests.support.checkpoints.files import GENERATION, model_config
 from tests.support.checkpoints.published import LARGE
@@ -48,10 +55,10 @@ def test_variants_are_measured_with_the_same_sizes(
 
 
 def test_lower_bound_is_the_larger_of_memory_and_compute_time() -> None:
-    rates = Rates(read=100.0, multiplied=1000.0)
-    assert Cost(15, 10, 100).floor_ms(rates) == pytest.approx(500)
-    assert Cost(15, 10, 100).floor_ms(rates, 1) == pytest.approx(350)
-    assert (Cost(15, 10, 100) + Cost(0, 0, 1900)).floor_ms(rates) == pytest.approx(2000)
+    rates = HardwareRates(read=100.0, multiplied=1000.0)
+    assert OperationCost(15, 10, 100).floor_ms(rates) == pytest.approx(500)
+    assert OperationCost(15, 10, 100).floor_ms(rates, 1) == pytest.approx(350)
+    assert (OperationCost(15, 10, 100) + OperationCost(0, 0, 1900)).floor_ms(rates) == pytest.approx(2000)
 
 
 def test_cost_of_published_sizes_equals_the_size_of_their_matrices(tmp_path: Path) -> None:

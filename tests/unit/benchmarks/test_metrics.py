@@ -8,15 +8,15 @@ import pytest
 
 from benchmarks.common.metrics import (
     BYTES_PER_S,
-    Outcome,
+    RequestOutcome,
+    RequestTrace,
     SimulatedPlayer,
-    Trace,
     audio_rate,
     peak_in_flight,
     percentile,
-    playback,
     reply_rate,
-    summary,
+    simulate_playback,
+    summarize_runs,
 )
 
 SECOND = 1_000_000_000
@@ -28,8 +28,10 @@ def chunks_at(*seconds: float) -> list[tuple[int, int]]:
     return [(round(second * SECOND), HALF) for second in seconds]
 
 
-def a_trace(number: int = 0, sent: float = 0.0, end: float = 2.0, chunks: tuple[float, ...] = (0.1, 0.4)) -> Trace:
-    trace = Trace(number, wanted_bytes=HALF * len(chunks), outcome=Outcome.DONE)
+def a_trace(
+    number: int = 0, sent: float = 0.0, end: float = 2.0, chunks: tuple[float, ...] = (0.1, 0.4)
+) -> RequestTrace:
+    trace = RequestTrace(number, wanted_bytes=HALF * len(chunks), outcome=RequestOutcome.DONE)
     trace.sent_ns, trace.end_ns, trace.chunks = round(sent * SECOND), round(end * SECOND), chunks_at(*chunks)
     return trace
 
@@ -60,19 +62,19 @@ def test_percentile_without_samples_is_none() -> None:
 def test_underruns_of_a_player_without_a_buffer_are_counted(
     arrivals: tuple[float, ...], wanted: SimulatedPlayer
 ) -> None:
-    played = playback(chunks_at(*arrivals))
+    played = simulate_playback(chunks_at(*arrivals))
     assert played.underruns == wanted.underruns
     assert played.deficit_s == pytest.approx(wanted.deficit_s, abs=1e-9)
 
 
 def test_underruns_and_goodput_are_counted_for_a_player_with_a_buffer() -> None:
-    row = summary([a_trace(chunks=(0.1, 0.65)), a_trace(chunks=(0.1, 0.75))])
+    row = summarize_runs([a_trace(chunks=(0.1, 0.65)), a_trace(chunks=(0.1, 0.75))])
     assert (row["underruns"], row["max_deficit_ms"]) == (2, 150.0)
     assert row["goodput_rps"] == pytest.approx(row["rps"] / 2)
 
 
 def test_times_are_measured_from_just_before_the_request() -> None:
-    row = summary([a_trace(sent=0.05), a_trace(sent=0.0)])
+    row = summarize_runs([a_trace(sent=0.05), a_trace(sent=0.0)])
     assert (row["ttfa_p50_ms"], row["ttfa_p95_ms"]) == (50.0, 100.0)
     assert row["e2e_p95_ms"] == 2000.0
 
@@ -80,7 +82,7 @@ def test_times_are_measured_from_just_before_the_request() -> None:
 def test_incomplete_audio_counts_as_failed() -> None:
     short = a_trace()
     short.wanted_bytes += 2
-    row = summary([a_trace(), short])
+    row = summarize_runs([a_trace(), short])
     assert (row["failed"], row["calls"], row["e2e_p50_ms"]) == (1, 2, 2000.0)
 
 
@@ -88,26 +90,26 @@ def test_incomplete_audio_counts_as_failed() -> None:
 def test_early_end_by_the_model_is_not_a_failure(chunks: tuple[float, ...], stop: str, failed: int) -> None:
     trace = a_trace(chunks=chunks)
     trace.wanted_bytes, trace.stop = 10 * BYTES_PER_S, stop
-    assert summary([a_trace(), trace])["failed"] == failed
+    assert summarize_runs([a_trace(), trace])["failed"] == failed
 
 
 def test_refusals_are_neither_failures_nor_replies() -> None:
     refused = a_trace(chunks=())
-    refused.outcome, refused.code = Outcome.REFUSED, "overloaded"
-    row = summary([a_trace(), refused])
+    refused.outcome, refused.code = RequestOutcome.REFUSED, "overloaded"
+    row = summarize_runs([a_trace(), refused])
     assert (row["failed"], row["refused"], row["errors"]) == (0, 1, "overloaded")
 
 
 def test_cancelled_calls_are_not_failures() -> None:
     cancelled = a_trace()
-    cancelled.outcome, cancelled.wanted_bytes = Outcome.CANCELLED, 10 * BYTES_PER_S
-    assert summary([a_trace(), cancelled])["failed"] == 0
+    cancelled.outcome, cancelled.wanted_bytes = RequestOutcome.CANCELLED, 10 * BYTES_PER_S
+    assert summarize_runs([a_trace(), cancelled])["failed"] == 0
 
 
 def test_warm_up_failures_are_reported() -> None:
     failed = a_trace()
-    failed.outcome, failed.is_counted = Outcome.FAILED, False
-    row = summary([a_trace(), failed])
+    failed.outcome, failed.is_counted = RequestOutcome.FAILED, False
+    row = summarize_runs([a_trace(), failed])
     assert (row["failed"], row["calls"]) == (1, 1)
 
 

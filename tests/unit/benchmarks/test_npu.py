@@ -46,8 +46,8 @@ def test_npu_codes_equal_cpu_codes_and_model_parts_are_timed(
         ("graphs", 1, 0),
         ("eager", 1, 0),
     ]
-    monkeypatch.setattr("benchmarks.engine.floors.GPU_SIDE", 64)
-    monkeypatch.setattr("benchmarks.engine.floors.GPU_BYTES", 2**16)
+    monkeypatch.setattr("benchmarks.engine.lower_bounds.GPU_SIDE", 64)
+    monkeypatch.setattr("benchmarks.engine.lower_bounds.GPU_BYTES", 2**16)
     tables = run(engine, "engine --device npu --batches 1 --contexts 64 --prompts 16 --frames 2 --length 300")
     assert tables["frames"][0]["frame_ms"] > 0
     assert tables["start"][0]["graphs"] > 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers.__main__ import main
-from benchmarks.peers.child import Ours, Program, check_length, measure
+from benchmarks.peers.child import ExternalProgram, VoicewrightEngine, check_length, measure
 
 REPORT = """Prefill: 26 positions (instruct=0)
   Prefill: 500 ms
@@ -17,14 +17,14 @@ Audio: 0.8s generated in 21.3s (RTF 26.59)
 """
 
 
-def program(folder: Path, report: str) -> Program:
+def program(folder: Path, report: str) -> ExternalProgram:
     """Return a program that prints its arguments, its input and this report for every text."""
     path = folder / "qwen_tts"
     path.write_text(
         f"#!/bin/sh\necho $* > {folder}/read\ncat >> {folder}/read\ncat >&2 <<'END'\n{report}END\n", "utf-8"
     )
     path.chmod(0o755)
-    return Program("folder", "cpu", f"{path} -d {{model}} --text '{{text}}' --max-tokens {{frames}}")
+    return ExternalProgram("folder", "cpu", f"{path} -d {{model}} --text '{{text}}' --max-tokens {{frames}}")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell script stands for the program")
@@ -45,7 +45,7 @@ def test_utterance_of_unexpected_length_is_rejected() -> None:
 @pytest.mark.slow
 def test_voicewright_runtime_is_measured(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOICEWRIGHT_MAX_SLOTS", "4")
-    row = measure(Ours(str(endless), "cpu"), (2, 8), repeats=1, ttfa_calls=1)
+    row = measure(VoicewrightEngine(str(endless), "cpu"), (2, 8), repeats=1, ttfa_calls=1)
     assert row["ttfa_ms"] > 0
     assert row["4_at_once_audio_s_per_s"] > 0
     assert row["own_mib"] > 0

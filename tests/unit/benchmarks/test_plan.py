@@ -9,7 +9,15 @@ from itertools import islice, pairwise
 import pytest
 
 from benchmarks.common.texts import FRAMES_PER_S, SHORT_FRAMES, Dataset, frames_of, sentences
-from benchmarks.serve.plan import Manner, Rounds, Workload, arrivals, closed_loop, open_loop, writing
+from benchmarks.serve.plan import (
+    ClientBehaviour,
+    Rounds,
+    Workload,
+    closed_loop,
+    open_loop,
+    poisson_arrivals,
+    typed_words,
+)
 from runtime.request import Mode
 
 LOAD = Workload(Mode.CUSTOM_VOICE)
@@ -21,7 +29,7 @@ def test_arrivals_follow_a_poisson_process() -> None:
 
     The test compares the mean, the standard deviation and the fraction of short intervals.
     """
-    gaps = [after - before for before, after in pairwise(islice(arrivals(5.0, seed=0), 4001))]
+    gaps = [after - before for before, after in pairwise(islice(poisson_arrivals(5.0, seed=0), 4001))]
     mean = sum(gaps) / len(gaps)
     spread = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / len(gaps))
     assert mean == pytest.approx(0.2, rel=0.05)
@@ -30,13 +38,13 @@ def test_arrivals_follow_a_poisson_process() -> None:
 
 
 def test_seed_gives_the_same_arrivals_on_every_machine() -> None:
-    assert list(islice(arrivals(1.0, seed=0), 3)) == pytest.approx([1.82206, 2.237039, 4.895915], abs=1e-6)
-    assert list(islice(arrivals(1.0, seed=0), 5)) == list(islice(arrivals(1.0, seed=0), 5))
-    assert list(islice(arrivals(1.0, seed=0), 5)) != list(islice(arrivals(1.0, seed=1), 5))
+    assert list(islice(poisson_arrivals(1.0, seed=0), 3)) == pytest.approx([1.82206, 2.237039, 4.895915], abs=1e-6)
+    assert list(islice(poisson_arrivals(1.0, seed=0), 5)) == list(islice(poisson_arrivals(1.0, seed=0), 5))
+    assert list(islice(poisson_arrivals(1.0, seed=0), 5)) != list(islice(poisson_arrivals(1.0, seed=1), 5))
 
 
 def test_request_rate_only_scales_the_arrival_times() -> None:
-    slow, fast = (list(islice(arrivals(rate, seed=2), 50)) for rate in (1.0, 10.0))
+    slow, fast = (list(islice(poisson_arrivals(rate, seed=2), 50)) for rate in (1.0, 10.0))
     assert slow == pytest.approx([10 * at for at in fast])
 
 
@@ -81,10 +89,10 @@ def test_open_loop_counts_only_after_its_warm_up() -> None:
 def test_cancelling_and_slow_calls_are_excluded_from_the_counts() -> None:
     load = Workload(Mode.CUSTOM_VOICE, cancels=0.5, slow=0.1)
     calls = open_loop(load, 50.0, seconds=60, seed=0).calls
-    shares = {manner: sum(call.manner is manner for call in calls) / len(calls) for manner in Manner}
-    assert shares[Manner.CANCEL] == pytest.approx(0.5, abs=0.03)
-    assert shares[Manner.SLOW] == pytest.approx(0.1, abs=0.02)
-    assert all(call.is_counted == (call.manner is Manner.WHOLE) for call in calls)
+    shares = {manner: sum(call.manner is manner for call in calls) / len(calls) for manner in ClientBehaviour}
+    assert shares[ClientBehaviour.CANCEL] == pytest.approx(0.5, abs=0.03)
+    assert shares[ClientBehaviour.SLOW] == pytest.approx(0.1, abs=0.02)
+    assert all(call.is_counted == (call.manner is ClientBehaviour.WHOLE) for call in calls)
 
 
 @pytest.mark.parametrize(("clients", "processes"), [(8, 3), (2, 4), (0, 3)])
@@ -97,7 +105,7 @@ def test_processes_divide_the_calls_and_clients(clients: int, processes: int) ->
 
 
 def test_streamed_text_is_sent_word_by_word_at_its_pace() -> None:
-    (call, *_) = closed_loop(replace(LOAD, manner=Manner.WORDS), 1, DEFAULT_ROUNDS).calls
-    waits, pieces = zip(*writing(call), strict=True)
+    (call, *_) = closed_loop(replace(LOAD, manner=ClientBehaviour.WORDS), 1, DEFAULT_ROUNDS).calls
+    waits, pieces = zip(*typed_words(call), strict=True)
     assert "".join(pieces).split() == call.text.split()
     assert waits == (0.0, *[0.010] * (len(pieces) - 2), 0.0)

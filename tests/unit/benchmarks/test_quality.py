@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from benchmarks.common.listener import CodesAndPcm, first_difference
-from benchmarks.engine.parts import Parts
+from benchmarks.engine.model_parts import ModelParts
 from benchmarks.quality.__main__ import main
-from benchmarks.quality.scores import Draws, compare_draws, measure_scores, record_draws
+from benchmarks.quality.scores import SampledCodes, compare_sampled_codes, measure_scores, record_sampled_codes
 from runtime.engine.execution import frame
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.sampling import BatchSamplingParams
@@ -58,10 +58,10 @@ def test_batches_variants_and_earlier_runs_are_compared(
 
 def test_divergence_is_computed_from_the_probabilities() -> None:
     half, quarter = torch.tensor([[0.5, 0.5, 0.0]]).log(), torch.tensor([[0.25, 0.75, 0.0]]).log()
-    truth, other = Draws([half, quarter]), Draws([half, half])
-    own = compare_draws(truth, truth)
+    truth, other = SampledCodes([half, quarter]), SampledCodes([half, half])
+    own = compare_sampled_codes(truth, truth)
     assert (own["draws"], own["kl"], own["same_first"]) == (2, 0.0, 1.0)
-    apart = compare_draws(truth, other)
+    apart = compare_sampled_codes(truth, other)
     diverged = 0.25 * np.log(0.25 / 0.5) + 0.75 * np.log(0.75 / 0.5)
     assert apart["kl"] == pytest.approx(diverged / 2, abs=1e-5)
     assert apart["same_first"] == 0.5  # If scores are equal, the first score counts as the most probable.
@@ -77,17 +77,17 @@ def test_quantized_weights_are_compared_on_the_codes_of_float32(folder_of: Folde
 
 def test_sampling_in_another_thread_is_not_recorded(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     model = str(folder_of("tiny", "custom_voice"))
-    alone = record_draws(model, "float32", 60)
+    alone = record_sampled_codes(model, "float32", 60)
     one = torch.ones(1)
     level = BatchSamplingParams(one, one.long(), one, one.bool(), widest_k=1, any_top_p=False)
-    speak = Parts.speak
+    speak = ModelParts.speak
 
-    def speak_as_batch(parts: Parts, prompts: Sequence[Prompt], frames: int) -> None:
+    def speak_as_batch(parts: ModelParts, prompts: Sequence[Prompt], frames: int) -> None:
         other = threading.Thread(target=lambda: vars(frame)["pick"](torch.zeros(1, 1088), level, None))
         other.start()
         other.join()
         speak(parts, prompts, frames)
 
-    monkeypatch.setattr(Parts, "speak", speak_as_batch)
-    again = record_draws(model, "float32", 60)
+    monkeypatch.setattr(ModelParts, "speak", speak_as_batch)
+    again = record_sampled_codes(model, "float32", 60)
     assert [codes.tolist() for codes in again.codes] == [codes.tolist() for codes in alone.codes]

@@ -14,15 +14,15 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from benchmarks.common import servers
-from benchmarks.common.metrics import Outcome, Trace
+from benchmarks.common.metrics import RequestOutcome, RequestTrace
 from benchmarks.common.servers import busy_slots
 from benchmarks.common.texts import frames_of
 from benchmarks.common.variants import Variant
 from benchmarks.common.voices import NewVoices
 from benchmarks.serve import load as measuring
 from benchmarks.serve.__main__ import main
-from benchmarks.serve.load import creep, measure, measure_closed, measure_open
-from benchmarks.serve.plan import Manner, Plan, Rounds, Workload, closed_loop, open_loop
+from benchmarks.serve.load import measure, measure_closed, measure_open, summarize_windows
+from benchmarks.serve.plan import ClientBehaviour, Plan, Rounds, Workload, closed_loop, open_loop
 from benchmarks.serve.targets import Target, open_targets
 from runtime.request import Mode
 from runtime.server.voices.uploads import read_upload
@@ -57,7 +57,7 @@ def environment_of(folder: Path) -> dict[str, str]:
 def tables(endless: Path) -> dict[str, list[Row]]:
     async def measured() -> dict[str, list[Row]]:
         async with open_targets([OURS], environment_of(endless)) as targets:
-            live = [replace(LOAD, manner=manner) for manner in (Manner.WORDS, Manner.TOKENS)]
+            live = [replace(LOAD, manner=manner) for manner in (ClientBehaviour.WORDS, ClientBehaviour.TOKENS)]
             abuse = replace(LOAD, cancels=0.5, slow=0.1)
             return {
                 "closed": await measure_closed(targets, [LOAD], [2], 1, ONE),
@@ -122,7 +122,7 @@ def test_recordings_differ_between_calls_and_are_reproducible() -> None:
 async def test_reply_ending_before_its_text_is_a_failure(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.common.texts.frames_of", lambda text: 3)
     async with open_targets([OURS], environment_of(endless)) as (target,):
-        traces = await target.drive(closed_loop(replace(LOAD, manner=Manner.TOKENS), 1, ONE))
+        traces = await target.drive(closed_loop(replace(LOAD, manner=ClientBehaviour.TOKENS), 1, ONE))
     # The shortest text may be sent completely in time.
     assert "ended_before_its_text" in {trace.code for trace in traces}
 
@@ -136,9 +136,9 @@ class Noted:
         self.name = name
         self.noted = noted
 
-    async def drive(self, plan: Plan) -> list[Trace]:
+    async def drive(self, plan: Plan) -> list[RequestTrace]:
         self.noted.append((self.name, plan))
-        return [Trace(0, wanted_bytes=2, sent_ns=1, end_ns=3, chunks=[(2, 2)], outcome=Outcome.DONE)]
+        return [RequestTrace(0, wanted_bytes=2, sent_ns=1, end_ns=3, chunks=[(2, 2)], outcome=RequestOutcome.DONE)]
 
     async def busy(self) -> int:
         return 0
@@ -197,11 +197,11 @@ def row_of(minute: int, rss_mib: float, p99: float | None, underruns: int = 0) -
 def test_memory_growth_during_warm_up_does_not_count_as_a_leak() -> None:
     filling = [row_of(0, 100, 9), row_of(1, 400, 9), row_of(2, 900, 9)]
     rows = [*filling, *(row_of(minute, 1000 + 2 * minute, 9 + minute, 1) for minute in range(3, 9))]
-    found = creep(rows)
+    found = summarize_windows(rows)
     assert found["rss_mib_a_minute"] == 2
     assert (found["ttfa_p99_first_third_ms"], found["ttfa_p99_last_third_ms"]) == (9, 16)
     assert (found["windows"], found["calls"], found["underruns"]) == (9, 90, 6)
-    assert creep([row_of(0, 100, None)])["ttfa_p99_first_third_ms"] is None
+    assert summarize_windows([row_of(0, 100, None)])["ttfa_p99_first_third_ms"] is None
 
 
 def test_unknown_setting_is_refused() -> None:

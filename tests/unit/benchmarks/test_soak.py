@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.common.metrics import Outcome, Trace
+from benchmarks.common.metrics import RequestOutcome, RequestTrace
 from benchmarks.soak.clients import SoakReport
 
 
 def test_soak_without_faults_reports_no_violation() -> None:
     report = SoakReport(leaked_slots=0, unloaded_ttfa_ms=[50.0], ttfa_ms=[60.0, 90.0, 100.0])
-    report.note_error(Trace(0, 0, outcome=Outcome.REFUSED, code="overloaded"))
+    report.note_error(RequestTrace(0, 0, outcome=RequestOutcome.REFUSED, code="overloaded"))
     assert report.broken() == []
 
 
@@ -30,5 +30,5 @@ def test_soak_report_contains_the_violation(report: SoakReport, promise: str) ->
 
 def test_audio_after_a_cancel_is_counted() -> None:
     report = SoakReport(leaked_slots=0)
-    report.note_error(Trace(0, 0, outcome=Outcome.FAILED, code="audio_after_cancel"))
+    report.note_error(RequestTrace(0, 0, outcome=RequestOutcome.FAILED, code="audio_after_cancel"))
     assert report.broken() == ["audio came after a cancel"]

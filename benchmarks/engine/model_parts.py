@@ -30,7 +30,7 @@ from runtime.settings import Settings
 TEXT = "The harbour was quiet, and the lights of the last boat went out one by one. "
 
 
-class Parts:
+class ModelParts:
     """Engine core of the first checkpoint, with a method for each part that is measured."""
 
     def __init__(self, settings: Settings) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.common.report import Row, Tables
-from benchmarks.engine.parts import synchronize
+from benchmarks.engine.model_parts import synchronize
 from runtime.engine.capacity.probe import layer_size
 from runtime.model.config import DecoderConfig, ModelConfig
 
@@ -24,7 +24,7 @@ BFLOAT16_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class HardwareRates:
     """Measured rates of a device.
 
     `read` is in bytes per second. `multiplied` is the rate of matrix products in operations per second.
@@ -39,7 +39,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class OperationCost:
     """Minimum work of one part of the engine.
 
     `weights` is the number of weights to read, `kv_cache` the number of keys and values to read, and `operations` the
@@ -50,10 +50,12 @@ class Cost:
     kv_cache: float
     operations: float
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(self.weights + other.weights, self.kv_cache + other.kv_cache, self.operations + other.operations)
+    def __add__(self, other: OperationCost) -> OperationCost:
+        return OperationCost(
+            self.weights + other.weights, self.kv_cache + other.kv_cache, self.operations + other.operations
+        )
 
-    def floor_ms(self, rates: Rates, weight_bytes: float = BFLOAT16_BYTES) -> float:
+    def floor_ms(self, rates: HardwareRates, weight_bytes: float = BFLOAT16_BYTES) -> float:
         """Return the lower bound of the time in ms: the larger of reading time and computing time.
 
         `weight_bytes` is the size of one weight in bytes.
@@ -62,7 +64,7 @@ class Cost:
         return 1000 * max(read / rates.read, self.operations / rates.multiplied)
 
 
-def measure_rates() -> Rates:
+def measure_rates() -> HardwareRates:
     """Measure the memory read rate and the matrix product rate of this device.
 
     The fastest of several runs is used.
@@ -88,7 +90,7 @@ def measure_rates() -> Rates:
     def multiply() -> Tensor:
         return torch.mm(left, right, out=out)
 
-    return Rates(
+    return HardwareRates(
         read=source.nbytes / fastest_s(lambda: torch.amax(source)),
         multiplied=2 * side**3 / fastest_s(multiply),
     )
@@ -99,19 +101,19 @@ def weights_of(decoder: DecoderConfig) -> int:
     return decoder.num_hidden_layers * layer_size(decoder)
 
 
-def predictor_cost(config: ModelConfig, rows: int) -> Cost:
+def predictor_cost(config: ModelConfig, rows: int) -> OperationCost:
     """Return the minimum work of the code predictor for one frame (codes 1 to Q-1).
 
     Each code needs one pass, which reads all weights. `rows` is the batch size.
     """
-    total = Cost(0, 0, 0)
+    total = OperationCost(0, 0, 0)
     for done in range(config.talker.num_code_groups - 1):
         # The first pass has two positions: the hidden state of the talker, and the code of codebook 0.
         total += _layers(config.predictor, rows * (2 if done == 0 else 1), done + 2) + _head(config.predictor, rows)
     return total
 
 
-def frame_cost(config: ModelConfig, rows: int, context: int) -> Cost:
+def frame_cost(config: ModelConfig, rows: int, context: int) -> OperationCost:
     """Return the minimum work to generate one frame for each row of a batch.
 
     Args:
@@ -122,23 +124,25 @@ def frame_cost(config: ModelConfig, rows: int, context: int) -> Cost:
     return _layers(config.talker, rows, context) + _head(config.talker, rows) + predictor_cost(config, rows)
 
 
-def prefill_cost(config: ModelConfig, positions: int) -> Cost:
+def prefill_cost(config: ModelConfig, positions: int) -> OperationCost:
     """Return the minimum work to prefill a prompt and to generate its first frame.
 
     `positions` is the length of the prompt.
     """
     decoder, weights = config.talker, weights_of(config.talker)
     attended = 4 * decoder.num_hidden_layers * decoder.num_attention_heads * decoder.head_dim * positions / 2
-    read = Cost(weights, 0, positions * (2 * weights + attended))
+    read = OperationCost(weights, 0, positions * (2 * weights + attended))
     return read + _head(decoder, 1) + predictor_cost(config, 1)
 
 
-def add_floors(config: ModelConfig, rates: Rates, tables: Tables, weight_bytes: float = BFLOAT16_BYTES) -> None:
+def add_lower_bounds(
+    config: ModelConfig, rates: HardwareRates, tables: Tables, weight_bytes: float = BFLOAT16_BYTES
+) -> None:
     """Add two columns to each row of the result tables: the lower bound and a ratio.
 
     The lower bound is in ms. The ratio is the measured time divided by the lower bound.
     """
-    kinds: dict[str, tuple[str, Callable[[Row], Cost]]] = {
+    kinds: dict[str, tuple[str, Callable[[Row], OperationCost]]] = {
         "frames": ("frame_ms", lambda row: frame_cost(config, row["batch"], row["context"])),
         "predictor": ("predictor_ms", lambda row: predictor_cost(config, row["batch"])),
         "prefill": ("prefill_ms", lambda row: prefill_cost(config, row["positions"])),
@@ -149,14 +153,14 @@ def add_floors(config: ModelConfig, rates: Rates, tables: Tables, weight_bytes: 
             row["floor_ms"], row["times_floor"] = round(floor, 3), round(row[column] / floor, 2)
 
 
-def _layers(decoder: DecoderConfig, rows: int, context: float) -> Cost:
+def _layers(decoder: DecoderConfig, rows: int, context: float) -> OperationCost:
     """Return the cost of one pass through all layers for rows with `context` positions."""
     cache_values = 2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim
     attended = 4 * decoder.num_hidden_layers * decoder.num_attention_heads * decoder.head_dim * context
     weights = weights_of(decoder)
-    return Cost(weights, rows * context * cache_values, rows * (2 * weights + attended))
+    return OperationCost(weights, rows * context * cache_values, rows * (2 * weights + attended))
 
 
-def _head(decoder: DecoderConfig, rows: int) -> Cost:
+def _head(decoder: DecoderConfig, rows: int) -> OperationCost:
     weights = decoder.vocab_size * decoder.hidden_size
-    return Cost(weights, 0, 2 * rows * weights)
+    return OperationCost(weights, 0, 2 * rows * weights)
