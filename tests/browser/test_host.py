@@ -57,7 +57,7 @@ def figure(page: Page, name: str) -> str:
     return page.locator(f"#vw-host-figure-{name} .vw-host-value").inner_text()
 
 
-def test_host_room_shows_the_running_checkpoint_and_loads_another(
+def test_host_room_shows_the_running_checkpoint_and_loads_another_checkpoint(
     open_studio: OpenStudio, own: App, checkpoints: Path, wyoming: str
 ) -> None:
     page = open_studio(url=own.url)

@@ -214,7 +214,7 @@ def test_text_composed_with_an_input_method_is_spoken_when_committed(app: App, s
     page.keyboard.press("Escape")
 
 
-def test_text_beyond_the_limit_is_spoken_in_another_take(app: App, sent: tuple[Page, Sent]) -> None:
+def test_typed_text_beyond_the_limit_is_spoken_in_a_second_take(app: App, sent: tuple[Page, Sent]) -> None:
     page, messages = sent
 
     def lower_limit(route: WebSocketRoute) -> None:

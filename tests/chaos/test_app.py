@@ -124,7 +124,7 @@ def test_sigterm_drains_running_responses_and_refuses_new_requests(checkpoint: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_repeated_signals_change_nothing(checkpoint: Path, number: signal.Signals) -> None:
+def test_repeated_stop_signals_end_the_app_with_status_0(checkpoint: Path, number: signal.Signals) -> None:
     with running_app(["--model", str(checkpoint)]) as app, speaking(app):
         while app.process.poll() is None:
             app.process.send_signal(number)

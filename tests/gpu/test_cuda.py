@@ -77,7 +77,7 @@ def test_seed_gives_the_same_codes_on_cuda_and_cpu(folder_of: FolderOf) -> None:
         assert np.array_equal(here.codes, there.codes)
 
 
-def test_bfloat16_works_on_cuda(folder_of: FolderOf) -> None:
+def test_cuda_engine_speaks_with_bfloat16(folder_of: FolderOf) -> None:
     engine = engine_on(str(folder_of("tiny", "voice_design")), device="cuda", dtype="bfloat16")
     recorder = speak(engine, SpeechRequest(text="Half the bits.", mode=engine.cards[0].modes[0], seed=1, max_frames=12))
     assert recorder.codes.shape[0] > 2
@@ -85,7 +85,7 @@ def test_bfloat16_works_on_cuda(folder_of: FolderOf) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_int8_works_on_cuda_quantized_at_load_or_read_from_a_file(
+def test_cuda_engine_speaks_with_int8_quantized_at_load_or_read_from_a_file(
     folder_of: FolderOf, tmp_path: Path, dtype: str
 ) -> None:
     """The GPU kernels run with bfloat16, and PyTorch's matrix multiplications with float32."""

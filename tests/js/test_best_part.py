@@ -129,7 +129,7 @@ def test_short_recording_is_trimmed_to_its_speech(node: Node, tmp_path: Path) ->
     assert best["end"] == pytest.approx(begins[4] + 0.15, abs=0.1)
 
 
-def test_part_of_speech_without_pauses_is_selected_and_none_of_silence(node: Node, tmp_path: Path) -> None:
+def test_part_is_selected_of_speech_without_pauses_but_not_of_silence(node: Node, tmp_path: Path) -> None:
     path, _ = recorded(tmp_path, voice(60, 9))
     best = heard(node, path)["best"]
     assert 10 <= best["end"] - best["start"] <= 15

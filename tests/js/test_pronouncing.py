@@ -117,7 +117,7 @@ def test_page_and_studio_apply_pronunciations_identically(
     assert node.call("speak/pronunciation", "replaceWords", text, entries) == {"text": spoken, "count": places}
 
 
-def test_pronunciation_list_round_trips_through_a_file(node: Node) -> None:
+def test_pronunciation_list_written_to_a_file_is_read_back_equal(node: Node) -> None:
     entries = [{"word": 'the "x", y', "said": "ex; why"}, {"word": "重庆", "said": "崇庆"}]
     written = node.call("speak/pronunciation", "writeWordList", entries)
     assert written == 'word,said as\r\n"the ""x"", y","ex; why"\r\n重庆,崇庆\r\n'

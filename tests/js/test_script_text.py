@@ -52,7 +52,7 @@ def test_paragraphs_become_lines_and_wrapped_rows_are_joined(node: Node) -> None
     ]
 
 
-def test_without_blank_lines_every_row_is_a_line(node: Node) -> None:
+def test_every_row_is_a_line_if_the_text_has_no_blank_lines(node: Node) -> None:
     assert lines(node, "One.\nTwo.\n") == [(None, "One."), (None, "Two.")]
 
 

@@ -94,7 +94,7 @@ def test_error_message_requires_all_its_values(leaf: type[SpeechError]) -> None:
 
 
 @pytest.mark.parametrize("leaf", [*leaves(), errors.BadReferenceAudio], ids=lambda leaf: leaf.__name__)
-def test_error_round_trips_between_processes(leaf: type[SpeechError]) -> None:
+def test_error_sent_to_another_process_is_received_unchanged(leaf: type[SpeechError]) -> None:
     error = leaf(param="text", **dict.fromkeys(facts_of(leaf), 7))
     error.param = "input"  # The APIs replace the field by the name that their client uses.
     copy = pickle.loads(pickle.dumps(error))

@@ -263,7 +263,7 @@ def test_modules_import_only_lower_layers() -> None:
     assert not wrong
 
 
-def test_there_are_no_import_cycles() -> None:
+def test_modules_have_no_import_cycles() -> None:
     """Imports under TYPE_CHECKING also count."""
     modules = {
         name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources()

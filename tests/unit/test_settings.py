@@ -193,7 +193,7 @@ ALL = st.builds(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(ALL, ALL)
-def test_settings_round_trip_through_the_environment(ours: Settings, others: Settings) -> None:
+def test_settings_written_to_the_environment_are_read_back_equal(ours: Settings, others: Settings) -> None:
     assert Settings.from_env(ours.as_env()) == ours
     assert Settings.from_env({**others.as_env(), "VOICEWRIGHT_PREFILLS": "3", **ours.as_env()}) == ours
 
@@ -215,7 +215,7 @@ def test_path_with_white_space_cannot_be_written() -> None:
 # --- Tests of unknown environment variables.
 
 
-def test_unknown_variable_is_reported_with_the_nearest_known_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_variable_is_reported_with_the_nearest_known_variable(caplog: pytest.LogCaptureFixture) -> None:
     env = {"VOICEWRIGHT_MAX_WAITNG": "0", "VOICEWRIGHT_BASE_PREFILS": "1", "VOICEWRIGHT_COLOUR": "red", "PATH": "/"}
     fine = {
         "VOICEWRIGHT_MODEL": "x",

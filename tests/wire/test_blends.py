@@ -56,7 +56,7 @@ def test_blend_has_the_same_audio_in_every_api_for_each_ratio(running: RunningSe
         assert native.pcm == heard[share]
 
 
-def test_stored_voices_and_speakers_blend(running: RunningServer, speakers: list[str]) -> None:
+def test_stored_voices_can_be_blended_with_speakers(running: RunningServer, speakers: list[str]) -> None:
     marta = httpx.get(f"{running.http}{VOICES}/Marta").json()["id"]
     by_name, by_id, mixed = (
         ask(running, voice).raise_for_status()

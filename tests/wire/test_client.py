@@ -444,7 +444,7 @@ async def test_missing_samples_are_an_error_and_not_played() -> None:
     assert "context.cancel" in cancelled
 
 
-async def test_audio_in_flight_at_a_cancel_is_not_missing() -> None:
+async def test_audio_in_flight_at_a_cancel_is_not_reported_as_missing() -> None:
     async def talks_on(socket: ServerConnection) -> None:
         await until_done(socket)
         await socket.send(json.dumps(STARTED))
@@ -475,7 +475,7 @@ async def test_close_reason_of_the_socket_is_the_error_of_the_utterance() -> Non
     assert (error.code, str(error), error.retryable) == ("draining", "Bye.", True)
 
 
-async def test_notes_and_statistics_are_passed_on() -> None:
+async def test_notes_and_statistics_of_the_runtime_are_passed_to_the_caller() -> None:
     async def talk(socket: ServerConnection) -> None:
         await until_done(socket)
         await socket.send(json.dumps(STARTED))

@@ -327,7 +327,7 @@ async def test_signal_ends_both_processes_in_order_after_running_requests(folder
 
 
 @pytest.mark.slow
-def test_ctrl_c_during_engine_start_ends_both_silently(folder_of: FolderOf) -> None:
+def test_ctrl_c_during_engine_start_ends_both_processes_without_output(folder_of: FolderOf) -> None:
     with loading("--model", str(folder_of("brief", "custom_voice"))) as (child, engine):
         os.killpg(child.pid, signal.SIGINT)
         assert child.wait(60) == 0

@@ -161,7 +161,7 @@ async def test_sentence_commits_belong_to_one_request(server: RunningServer) -> 
     assert pcm
 
 
-async def test_empty_and_overlong_streamed_texts_are_handled(server: RunningServer) -> None:
+async def test_empty_streamed_text_has_no_sentence_and_overlong_text_is_refused(server: RunningServer) -> None:
     assert (await live(server, "token_level", ("input.done", {})))[1][-1]["total_sentences"] == 0
     _, said = await live(server, "token_level", *[("input.text", {"text": "a " * 1000})] * 3, ("input.done", {}))
     errors = [message for message in said if message["type"] == "error"]

@@ -334,7 +334,7 @@ def test_runaway_is_retried_with_the_next_seed(server: RunningServer) -> None:
     assert (done.headers["x-stop-reason"], done.headers["x-seed"]) == ("max_tokens", "5")
 
 
-def test_batch_speaks_valid_items_and_fails_invalid_ones(server: RunningServer, plain: bytes) -> None:
+def test_batch_speaks_valid_items_and_reports_invalid_items(server: RunningServer, plain: bytes) -> None:
     items: list[dict[str, Any]] = [
         {"input": "Good morning."},
         {"input": ""},

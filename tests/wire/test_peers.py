@@ -99,7 +99,7 @@ async def test_cancel_after_input_done_stops_within_a_frame_and_no_message_follo
             assert either.frames_until_idle() <= FREED_FRAMES
 
 
-async def test_sessions_waiting_for_text_do_not_block_others(server: RunningServer) -> None:
+async def test_sessions_waiting_for_text_do_not_block_other_sessions(server: RunningServer) -> None:
     async with asyncio.timeout(60):
         async with asyncio.TaskGroup() as group:
             done = asyncio.Event()

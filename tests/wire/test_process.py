@@ -276,7 +276,7 @@ async def test_signal_during_speech_ends_the_process(
 
 
 @pytest.mark.slow
-async def test_signal_to_an_idle_process_prints_nothing(process: tuple[subprocess.Popen[str], str]) -> None:
+async def test_signal_to_an_idle_process_prints_no_output(process: tuple[subprocess.Popen[str], str]) -> None:
     child, url = process
 
     async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG, voice="serena") as session:

@@ -206,7 +206,7 @@ async def test_wrong_socket_path_error_refers_to_the_openapi_document(either: Ru
     assert "/openapi lists" in error["message"]
 
 
-async def test_unknown_subprotocol_error_names_the_supported_one(either: RunningServer) -> None:
+async def test_unknown_subprotocol_error_names_the_supported_subprotocol(either: RunningServer) -> None:
     async with connect(either.socket, subprotocols=[Subprotocol("nari.speech.v1")]) as connection:
         error = json.loads(await connection.recv())
         assert error["code"] == "subprotocol_required"

@@ -55,7 +55,7 @@ def excited(server: RunningServer) -> bytes:
 
 
 @pytest.mark.parametrize("speak", [native, openai, of_omni])
-def test_tags_and_pronunciations_work_together(
+def test_pronunciations_are_applied_to_text_with_tags(
     server: RunningServer, excited: bytes, speak: Callable[..., Take | bytes]
 ) -> None:
     heard = speak(server, TAGGED, tags=True, pronunciations=WORDS)

@@ -130,7 +130,7 @@ def test_name_that_no_url_can_contain_is_refused(client: httpx.Client, name: str
     refused(client.patch(place, json={"name": name}), 400, "invalid_config", "name")
 
 
-def test_description_and_tags_can_be_changed_and_survive_an_export(client: httpx.Client) -> None:
+def test_description_and_tags_can_be_changed_and_are_exported(client: httpx.Client) -> None:
     made = upload(client, tags="calm, Radio,,calm ", speaker_description="low").json()
     assert (made["tags"], made["yours"]) == (["calm", "Radio"], True)
     place = f"{VOICES}/{made['id']}"
@@ -186,7 +186,7 @@ def test_recording_is_checked_without_storing_it(client: httpx.Client) -> None:
     assert [voice["name"] for voice in client.get(VOICES).json()["data"]] == ["Clara"]
 
 
-def test_check_of_a_recording_refuses_what_cannot_be_stored(client: httpx.Client) -> None:
+def test_recording_check_refuses_recordings_that_cannot_be_stored(client: httpx.Client) -> None:
     refused(check(client, b"no sound"), 400, "invalid_ref_audio", "audio_sample")
     refused(check(client, recording(0.4)), 400, "ref_too_short", "audio_sample")
     refused(client.post(f"{VOICES}/check", files={"file": b"x"}), 400, "invalid_config", "audio_sample")

@@ -69,7 +69,7 @@ def test_second_failed_start_error_contains_the_log_folder(monkeypatch: pytest.M
     assert str(logs_folder()) in str(refused.value)
 
 
-def test_hanging_start_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_ray_start_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_ray, "START_TIMEOUT_S", 1)
     ray = install(monkeypatch, Ray(lambda: time.sleep(60), lambda: None))
     began = time.monotonic()
@@ -105,7 +105,7 @@ def test_connection_to_a_running_ray_is_not_retried(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(("drain_s", "is_hurried"), [(0.0, False), (600.0, True)])
-def test_shutdown_prints_nothing_and_returns_after_the_drain_timeout(
+def test_ray_shutdown_prints_no_output_and_returns_after_the_drain_timeout(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], drain_s: float, is_hurried: bool
 ) -> None:
     monkeypatch.setattr(local_ray, "STOP_MARGIN_S", 0.3)

@@ -58,5 +58,5 @@ def test_omp_num_threads_set_by_ray_is_removed(
     assert found == own | ({"OMP_NUM_THREADS": "1"} if stays else {})
 
 
-def test_unreadable_parent_environment_changes_nothing() -> None:
+def test_replica_environment_is_unchanged_if_the_parent_environment_is_unreadable() -> None:
     assert runtime_environment({"OMP_NUM_THREADS": "1"}, processors=0.0, parent=-1) == {"OMP_NUM_THREADS": "1"}

@@ -133,7 +133,7 @@ def test_file_changed_during_its_upload_is_uploaded_again(two: tuple[Mirror, Mir
     assert (tmp_path / "store" / name).read_bytes() == b"second"
 
 
-def test_synchronisation_outlasting_a_shutdown_deletes_nothing(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
+def test_synchronisation_outlasting_a_shutdown_deletes_no_file(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
     here, _ = two
     name = f"{VOICES}/a.voice"
     (here.local / name).write_bytes(b"sound")
@@ -171,7 +171,7 @@ def test_object_storage_is_synchronised_like_a_folder() -> None:
         fsspec.filesystem("memory").rm("/voicewright-test", recursive=True)
 
 
-def test_without_a_store_the_voices_folder_is_used() -> None:
+def test_voices_folder_is_used_without_a_store() -> None:
     assert isinstance(store_of(Settings()), Folder)
     with pytest.raises(ValueError, match="Protocol not known"):
         store_of(Settings(cluster=ClusterSettings(store="nowhere://x")))

@@ -99,7 +99,7 @@ def test_talker_rules_equal_the_pytorch_reference(seed: int) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("width", "with_rules"), [(2048, False), (3072, True)])
 @pytest.mark.parametrize("seed", range(10 if DEVICE == "cuda" else 1))
-def test_published_vocabularies_equal_the_pytorch_reference(
+def test_codes_of_published_vocabulary_sizes_equal_the_pytorch_reference(
     seed: int, width: int, with_rules: bool, dtype: torch.dtype
 ) -> None:
     generator, count = torch.Generator().manual_seed(seed), 64 if DEVICE == "cuda" else 8
@@ -124,7 +124,7 @@ def test_sampling_is_batch_invariant() -> None:
 
 
 @interpreted
-def test_every_code_within_top_k_can_be_drawn_and_no_other() -> None:
+def test_exactly_the_codes_within_top_k_can_be_drawn() -> None:
     """Codes that tie with the k-th logit can be sampled, but codes with lower logits cannot."""
     logits = torch.tensor([1.0, 0.5, 0.75, 0.75, 0.75, 0.25], device=DEVICE).expand(SEEDS, -1).contiguous()
     slots = replace(settings(SEEDS, 6, top_k=2), seed=all_rows(SEEDS))

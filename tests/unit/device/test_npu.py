@@ -212,7 +212,7 @@ def test_graphs_share_memory_within_a_stream_only(npu: NpuDevice, ascend: StandI
     assert len(set(map(id, npu.pools.values()))) == len(Stream) == len(ascend.npu.pools)
 
 
-def test_concurrent_work_is_not_captured(npu: NpuDevice) -> None:
+def test_device_work_of_another_thread_is_not_captured(npu: NpuDevice) -> None:
     """Another thread uses the same stream during the capture."""
     state, served = torch.zeros(3, device=NPU), torch.zeros(3, device=NPU)
 

@@ -183,7 +183,7 @@ def causal(size: int = COMPRESSED_MASK_SIZE) -> Tensor:
     return torch.ones(size, size, dtype=torch.bool).triu(1)
 
 
-def test_masks_in_use_are_accepted() -> None:
+def test_attention_masks_of_the_engine_are_accepted() -> None:
     check_attention(*heads(1, 3, 9, torch.bfloat16), causal(), BOTTOM_RIGHT)
     check_attention(*heads(2, 1, 9, torch.bfloat16), None, EXPLICIT_MASK_MODE)
     check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT_MASK_MODE)

@@ -35,7 +35,7 @@ def task(
     return Code2WavTask(urgency, begin)
 
 
-def test_without_a_thread_tasks_run_immediately_by_urgency() -> None:
+def test_tasks_run_immediately_by_urgency_without_a_worker_thread() -> None:
     worker, log = Code2WavWorker(), []
     worker.replace_tasks("a", lambda: [task(log, "one"), task(log, "two")])
     assert log == ["begin one", "one", "begin two", "two"]

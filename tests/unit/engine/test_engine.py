@@ -240,7 +240,7 @@ def test_queue_of_size_zero_still_uses_all_slots(quick: Checkpoint) -> None:
         engine.submit(custom_voice(), EventRecorder())
 
 
-def test_load_counts_slots_and_queue_places(quick: Checkpoint) -> None:
+def test_engine_load_counts_used_slots_and_queue_places(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=2)
     assert engine.load() == EngineLoad(slots=2, active=0, waiting=0)
     submit(engine, *[{"max_frames": 3}] * 5)
@@ -349,7 +349,7 @@ def test_engine_thread_serves_requests_from_any_thread(quick: Checkpoint) -> Non
 
 
 @pytest.mark.parametrize("started", [True, False])
-def test_close_notifies_all_requests_and_refuses_new_ones(quick: Checkpoint, started: bool) -> None:
+def test_closing_the_engine_notifies_all_requests_and_refuses_new_requests(quick: Checkpoint, started: bool) -> None:
     engine, begun = engine_of(quick, slots=1), threading.Event()
     recorders = [EventRecorder(), EventRecorder()]
 
@@ -464,7 +464,7 @@ def test_checkpoint_may_serve_several_modes(folder_of: FolderOf, loaded: Loaded)
     assert [len(recorder.codes) for recorder in recorders] == [4, 4]
 
 
-def test_sampled_requests_differ_from_greedy_ones(speaker: Checkpoint) -> None:
+def test_sampled_codes_differ_from_greedy_codes(speaker: Checkpoint) -> None:
     """If sampled requests had greedy codes, other tests of sampling could not fail."""
     sampled = speak(engine_of(speaker), custom_voice(sampling=Sampling()))
     assert not np.array_equal(sampled.codes, speak(engine_of(speaker), custom_voice()).codes)

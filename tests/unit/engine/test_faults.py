@@ -289,7 +289,7 @@ def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeyp
         assert np.array_equal(recorder.pcm, speak(engine_of(quick), custom_voice(max_frames=14)).pcm)
 
 
-def test_end_of_one_request_keeps_the_pending_audio_of_others(
+def test_end_of_one_request_keeps_the_pending_audio_of_other_requests(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request that ends withdraws a queued batch.

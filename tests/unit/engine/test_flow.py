@@ -28,7 +28,7 @@ def patient(engine: Engine, frames: int = 60) -> tuple[int, EventRecorder]:
 # --- Tests of clients that read their audio slowly.
 
 
-def test_reader_that_acknowledges_nothing_gets_a_bounded_number_of_frames(quick: Checkpoint) -> None:
+def test_reader_without_acknowledgements_gets_a_bounded_number_of_frames(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=2, reader_s=0.8, clock=clock)
     _, stuck = patient(engine)

@@ -113,7 +113,7 @@ def test_cancel_at_any_time_leaves_other_requests_unaffected(quick: Checkpoint, 
             assert_same(recorder, alone[index])
 
 
-def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Checkpoint) -> None:
+def test_first_frames_of_cancelled_requests_are_not_assigned_to_other_requests(quick: Checkpoint) -> None:
     """More first frames than slots finish before the host reads a result."""
     request = custom_voice(max_frames=4, **seeded(1))
     alone, device = speak(engine_of(quick), request), LateDevice(0, 0.0)

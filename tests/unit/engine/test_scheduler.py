@@ -181,7 +181,7 @@ def test_no_row_yields_on_a_fast_machine(step_s: float, is_decoding_fast: bool) 
     assert scheduler.is_decoding_fast(StepDurations(step_s=step_s)) == is_decoding_fast
 
 
-def test_only_the_row_of_a_slow_reader_pauses_and_it_resumes() -> None:
+def test_row_of_a_slow_reader_pauses_and_resumes_and_other_rows_continue() -> None:
     scheduler, table = speaking(2, made=40)
     table.emitted[:] = 40
     table.has_acks[0] = True

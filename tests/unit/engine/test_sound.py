@@ -137,7 +137,7 @@ def test_separate_audio_thread_changes_no_byte(quick: Checkpoint, alone: list[Ev
     assert_all_same(recorders, alone)
 
 
-def test_mixed_requests_include_both_layouts() -> None:
+def test_requests_of_the_batch_tests_include_both_layouts() -> None:
     """If both layouts were not included, the tests above would not cover them."""
     requests = [mixed(index) for index in range(16)]
     assert {request.layout for request in requests} == {None, Layout.STREAMING}

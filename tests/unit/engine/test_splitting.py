@@ -249,7 +249,9 @@ def test_chunking_does_not_change_the_segments(chunks: list[str], split: Split, 
 
 @settings(max_examples=examples(400), deadline=None)
 @given(chunks=pieces, split=st.sampled_from(Split), longest=longests)
-def test_segments_are_speakable_and_nothing_is_lost(chunks: list[str], split: Split, longest: int | None) -> None:
+def test_segments_are_speakable_and_contain_the_complete_text(
+    chunks: list[str], split: Split, longest: int | None
+) -> None:
     parts = fed(chunks, split, longest)
     text = "".join(chunks)
     for part in parts:

@@ -294,7 +294,7 @@ HARD = {
 
 @pytest.mark.slow("brackets", "quotation", "nested")
 @pytest.mark.parametrize("kind", HARD)
-def test_long_text_costs_linear_time(kind: str) -> None:
+def test_markdown_filter_time_is_linear_in_the_text(kind: str) -> None:
     """A text of ten times the length takes at most thirty times as long."""
     begin = {"nested": "- a\n", "code": "```\n", "address": "http://x.y/"}.get(kind, "")
 

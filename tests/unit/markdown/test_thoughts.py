@@ -34,7 +34,7 @@ def test_reasoning_blocks_at_the_start_of_a_line_are_left_out(text: str, spoken:
         st.sampled_from(["<think>", "</think>", "<th", "ink>", " ", "\n", "Hi.", "<", "</thi", "nk>"]), max_size=12
     )
 )
-def test_chunking_does_not_change_the_result(parts: list[str]) -> None:
+def test_chunking_does_not_change_the_filtered_text(parts: list[str]) -> None:
     text = "".join(parts)
     for size in (1, 3, 7):
         growing = GrowingThoughts()

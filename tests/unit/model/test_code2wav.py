@@ -254,5 +254,5 @@ def test_reopened_stream_has_no_old_state(cloner: Checkpoint) -> None:
     ("wave", "steps"),
     [(0.0, 0), (1.0, 32767), (-1.0, -32767), (0.5 / 32767, 0), (0.6 / 32767, 1), (float("nan"), 0)],
 )
-def test_full_scale_is_32767(wave: float, steps: int) -> None:
+def test_full_scale_audio_becomes_the_sample_value_32767(wave: float, steps: int) -> None:
     assert to_s16(torch.tensor([wave])).tolist() == [steps]

@@ -118,7 +118,7 @@ def test_speakers_of_combined_adapters_speak_as_with_one_adapter(base: Path, kin
         assert np.array_equal(codes_of(together, name), alone[name]), name
 
 
-def test_speakers_keep_their_row_if_it_is_free(base: Path) -> None:
+def test_speaker_keeps_its_embedding_row_if_the_row_is_free(base: Path) -> None:
     sources = [find_source(str(tuned(base, name, speakers={name: row}))) for name, row in (("a", ROW), ("b", ROW + 1))]
     talker = compose_config(combine_adapters(*sources)).config.talker
     assert talker.spk_id == {"a": ROW, "b": ROW + 1}
@@ -133,7 +133,7 @@ def test_changed_row_of_a_base_speaker_moves_next_to_that_speaker(base: Path) ->
     assert not np.array_equal(alone, codes_of(together, "serena"))
 
 
-def test_unnamed_row_is_named_after_the_folder(base: Path) -> None:
+def test_unnamed_speaker_row_is_named_after_the_checkpoint_folder(base: Path) -> None:
     for rows, names in (([ROW], ["mine"]), ([ROW, ROW + 1], [f"mine-{ROW}", f"mine-{ROW + 1}"])):
         config = compose_config(find_source(str(tuned(base, "mine", rows)))).config
         assert [name for name in config.talker.spk_id if name.startswith("mine")] == names
@@ -141,7 +141,7 @@ def test_unnamed_row_is_named_after_the_folder(base: Path) -> None:
     assert retrained.talker.spk_id == compose_config(find_source(str(base))).config.talker.spk_id
 
 
-def test_adapter_of_a_cloning_checkpoint_adds_speakers_to_it(cloner: Path) -> None:
+def test_adapter_of_a_cloning_checkpoint_adds_speakers_to_the_checkpoint(cloner: Path) -> None:
     folders = [tuned(cloner, name, speakers=speakers) for name, speakers in (("a", {"a": ROW}), ("b", None))]
     assert [compose_config(find_source(str(folder))).config.modes for folder in folders] == [
         (Mode.CUSTOM_VOICE,),

@@ -52,7 +52,7 @@ def test_recording_in_a_padded_buffer_is_encoded_like_an_unpadded_one(checkpoint
 
 
 @torch.inference_mode()
-def test_content_after_the_recording_changes_no_bit(checkpoint: Checkpoint) -> None:
+def test_buffer_content_after_the_recording_does_not_change_its_encoding(checkpoint: Checkpoint) -> None:
     assert checkpoint.speaker_encoder is not None
     samples = torch.from_numpy(voice(2.0, 3))
     silent, loud = (checkpoint.speaker_encoder(*buffered(samples, behind)) for behind in (0.0, 0.9))

@@ -87,11 +87,11 @@ def test_missing_weights_error_suggests_the_existing_files(names: tuple[str, ...
         ("checkpoint-epoch-0/config.json", "checkpoint-epoch-1/config.json"),  # Names in a repository on the Hub.
     ],
 )
-def test_parent_folder_of_checkpoints_suggests_one_of_them(names: tuple[str, ...]) -> None:
+def test_error_for_a_parent_folder_of_checkpoints_suggests_one_checkpoint(names: tuple[str, ...]) -> None:
     assert "Give one of the checkpoints in it, such as checkpoint-epoch-1." in str(chosen(*names).problems[0])
 
 
-def test_repository_in_the_cache_of_the_hub_suggests_its_snapshot(tmp_path: Path) -> None:
+def test_error_for_a_repository_in_the_hub_cache_suggests_its_snapshot(tmp_path: Path) -> None:
     (tmp_path / "snapshots" / "5ecdb672").mkdir(parents=True)
     (tmp_path / "blobs").mkdir()
     hint = "Give one of the checkpoints in it, such as snapshots/5ecdb672."

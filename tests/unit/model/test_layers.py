@@ -39,7 +39,7 @@ def test_rotary_angles_are_computed_in_float32_and_then_cast() -> None:
     torch.testing.assert_close(sin[:, 4:].double(), angle.sin(), rtol=0, atol=8e-3)
 
 
-def test_rotation_pairs_the_two_halves() -> None:
+def test_rotary_embedding_pairs_the_two_halves_of_a_head() -> None:
     """RoPE rotates the pair (i, i + d/2) by the angle of the position."""
     x = torch.randn(1, 2, 5, 8, generator=torch.Generator().manual_seed(1))
     positions = torch.arange(5)

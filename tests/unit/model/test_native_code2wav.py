@@ -113,7 +113,7 @@ def test_audio_equals_the_pytorch_network(
     assert (made.int() - expected.int()).abs().max() <= ROUNDING_STEPS
 
 
-def test_float16_weights_change_the_audio_little(readable: Code2Wav) -> None:
+def test_float16_weights_change_the_audio_only_slightly(readable: Code2Wav) -> None:
     codes = codes_of(readable, 2)
     expected = decoded(TorchCode2Wav(readable, SLOTS), codes, cycle([4])).float()
     made = decoded(network_of(readable, torch.float16), codes, cycle([4])).float()

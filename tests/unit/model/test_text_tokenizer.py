@@ -50,7 +50,7 @@ def test_composed_and_decomposed_letters_give_equal_tokens(folder: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["Hello.", "a", "请用声音说", "x\n\ny", "tab\there", "🙂", "ก็ นี่", "\u200d"])
-def test_body_is_the_text_between_the_template_tokens(folder: Path, text: str) -> None:
+def test_body_of_a_prompt_is_the_text_between_the_template_tokens(folder: Path, text: str) -> None:
     tokenizer = tokenizer_of(folder)
     whole = tokenizer.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")
     assert whole == [*tokenizer.role_ids(), *tokenizer.encode_text(text), *whole[-5:]]

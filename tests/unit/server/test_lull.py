@@ -36,7 +36,7 @@ def test_possible_sentence_ends_are_recognised(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", "...", "Let me check", "Let me check, ", "Ask Dr. ", "J. R. ", "e.g. ", "A line\n"]
 )
-def test_unfinished_text_waits_for_more(text: str) -> None:
+def test_text_without_a_sentence_end_waits_for_more_text(text: str) -> None:
     assert not may_end(text)
 
 

@@ -21,11 +21,11 @@ def written(encoding: str, rate: int, pcm: bytes, chunk: int = 3840) -> bytes:
     return b"".join(writer.add(pcm[start : start + chunk]) for start in range(0, len(pcm), chunk)) + writer.finish()
 
 
-def test_native_pcm_passes_byte_for_byte() -> None:
+def test_native_pcm_format_returns_the_same_bytes() -> None:
     assert written("pcm_s16le", 24_000, EVERY) == EVERY
 
 
-def test_float_output_has_the_same_values() -> None:
+def test_float_format_returns_the_same_sample_values() -> None:
     floats = np.frombuffer(written("pcm_f32le", 24_000, EVERY), "<f4")
     assert (floats * 32768 == np.frombuffer(EVERY, "<i2")).all()
 

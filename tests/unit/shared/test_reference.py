@@ -38,19 +38,19 @@ def float_wav(samples: NDArray[np.floating]) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "AIFF"])
-def test_mono_24_khz_passes_bit_for_bit(kind: str) -> None:
+def test_mono_reference_at_24_khz_is_returned_bit_for_bit(kind: str) -> None:
     read = read_reference(encoded(VOICE, kind=kind, subtype="PCM_16"), LIMITS)
     assert read.dtype == np.float32
     assert np.array_equal(read, VOICE)  # The samples are exact 16-bit values.
 
 
-def test_float_samples_pass_bit_for_bit() -> None:
+def test_float_samples_of_a_reference_are_returned_bit_for_bit() -> None:
     samples = (VOICE * np.float32(np.pi)).astype(np.float32)  # Some samples are slightly above full scale.
     assert np.array_equal(read_reference(float_wav(samples), LIMITS), samples)
 
 
 @pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 44_100, 48_000, 96_000, 192_000])
-def test_other_sample_rates_are_resampled(rate: int) -> None:
+def test_reference_at_another_sample_rate_is_resampled(rate: int) -> None:
     tone = 0.5 * np.sin(2 * np.pi * 440 * np.arange(2 * rate) / rate)
     read = read_reference(encoded(tone, rate), LIMITS)
     assert abs(len(read) - 2 * SAMPLE_RATE) <= 2
@@ -59,7 +59,7 @@ def test_other_sample_rates_are_resampled(rate: int) -> None:
     assert np.abs(read[inside] - wanted[inside]).max() < 2e-3
 
 
-def test_message_shows_enough_digits_to_distinguish_the_length_from_the_limit() -> None:
+def test_length_error_shows_enough_digits_to_distinguish_the_length_from_the_limit() -> None:
     with pytest.raises(ReferenceTooShort, match=r"lasts 0\.99 s; at least 1 s"):
         read_reference(encoded(VOICE[: SAMPLE_RATE - 1]), LIMITS)
     assert "lasts 60.1 s; the limit is 60 s" in str(ReferenceTooLong(seconds=60.01, limit=60.0))
@@ -68,7 +68,7 @@ def test_message_shows_enough_digits_to_distinguish_the_length_from_the_limit() 
 
 
 @pytest.mark.parametrize("channels", [2, MAX_CHANNELS])
-def test_channels_are_mixed_down(channels: int) -> None:
+def test_channels_of_a_reference_are_mixed_down(channels: int) -> None:
     parts = np.stack([voice(2.0, seed) for seed in range(channels)], axis=1)
     read = read_reference(encoded(parts, subtype="FLOAT"), LIMITS)
     assert np.abs(read - parts.mean(axis=1)).max() < 1e-6
@@ -149,7 +149,7 @@ def test_speech_with_a_dc_offset_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("level", [0.0, 1e-4])
-def test_silence_is_refused(level: float) -> None:
+def test_silent_reference_is_refused(level: float) -> None:
     with pytest.raises(BadReferenceAudio, match="silent"):
         read_reference(float_wav(np.full(2 * SAMPLE_RATE, level)), LIMITS)
 

@@ -21,13 +21,13 @@ CASES = {
 
 
 @pytest.mark.parametrize(("text", "spoken"), CASES.items())
-def test_text_is_spoken_as_its_respelling(text: str, spoken: str) -> None:
+def test_text_is_respelled_as_it_is_spoken(text: str, spoken: str) -> None:
     spelling = Spelling()
     assert spelling.add(text) + spelling.finish() == spoken
 
 
 @given(text=st.sampled_from(sorted(CASES)), cuts=st.lists(st.integers(1, 40), max_size=8))
-def test_chunking_does_not_change_the_result(text: str, cuts: list[int]) -> None:
+def test_chunking_does_not_change_the_respelled_text(text: str, cuts: list[int]) -> None:
     spelling, spoken, start = Spelling(), "", 0
     for cut in cuts:
         spoken += spelling.add(text[start : start + cut])

@@ -87,7 +87,7 @@ def test_epub_has_authors_and_its_cover() -> None:
     assert (read(epub()).author, read(epub()).cover) == ("", "")
 
 
-def test_large_cover_is_scaled_down_and_an_invalid_one_is_omitted() -> None:
+def test_large_cover_is_scaled_down_and_an_invalid_cover_is_omitted() -> None:
     marked = 'media-type="image/png" properties="cover-image"'
     large = picture(1500, 2000, "png")
     assert len(large) > MAX_COVER_BYTES

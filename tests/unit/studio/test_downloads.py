@@ -161,7 +161,9 @@ async def test_failed_download_reports_its_reason_and_can_be_retried(hub: Hub, t
 
 
 @pytest.mark.slow
-async def test_checkpoint_that_cannot_be_loaded_keeps_the_current_one(hub: Hub, tmp_path: Path) -> None:
+async def test_current_checkpoint_is_kept_if_the_downloaded_checkpoint_cannot_be_loaded(
+    hub: Hub, tmp_path: Path
+) -> None:
     async with studio(tmp_path, command=("tests.unit.studio.stand_in", "refuse")) as (client, runtime):
         serves = runtime.args
         await client.post(PATH, json={"models": [BASE]})

@@ -230,7 +230,7 @@ def test_full_disk_is_reported_and_leaves_stored_takes_unchanged(
         save(client, SOUND)
 
 
-def test_failed_save_removes_nothing_from_the_recycle_bin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_save_removes_no_take_from_the_recycle_bin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noise = random.Random(1).randbytes(700_000)
     with opened(folder, max_store_bytes=2**20) as store:
         first = add(store, pcm=noise)

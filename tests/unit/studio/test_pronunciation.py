@@ -21,7 +21,7 @@ def client(tmp_path: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_pronunciation_list_round_trips_and_is_private_to_its_owner(client: httpx.Client) -> None:
+def test_stored_pronunciation_list_is_returned_unchanged_to_its_owner_only(client: httpx.Client) -> None:
     assert client.get(ROUTE).json() == {"words": [], "updated_at": None}
     sent = client.put(ROUTE, json={"words": WORDS}).json()
     assert sent["words"] == WORDS
@@ -69,7 +69,7 @@ def test_concurrent_edit_of_another_window_is_not_overwritten(client: httpx.Clie
         ([{"word": f"w{number}", "said": "x"} for number in range(501)], "words"),
     ],
 )
-def test_invalid_list_is_refused_with_the_position(
+def test_invalid_pronunciation_list_is_refused_with_the_position(
     client: httpx.Client, words: list[dict[str, str]], param: str
 ) -> None:
     refused(client.put(ROUTE, json={"words": words}), 400, "invalid_config", param)

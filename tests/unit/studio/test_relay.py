@@ -74,7 +74,7 @@ async def echo(server: WebSocket) -> None:
         return
 
 
-async def test_frames_are_relayed_unchanged_one_to_one() -> None:
+async def test_each_frame_is_relayed_unchanged_as_one_frame() -> None:
     sizes = [0, 1, 2, 125, 126, 3856, 65535, 65536, 300_000]
     stream = random.Random(1)
     frames: list[str | bytes] = [stream.randbytes(size) for size in sizes]

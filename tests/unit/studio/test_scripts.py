@@ -32,7 +32,7 @@ def client(tmp_path: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_script_round_trips_with_all_page_fields(client: httpx.Client) -> None:
+def test_stored_script_is_returned_with_all_page_fields(client: httpx.Client) -> None:
     sent = {"id": "other", "name": "Play", "gap_s": 0.4, "lines": LINES, "updated_at": None}
     kept_ = client.put("/studio/scripts/s-1", json=sent).json()
     assert kept_ == {**sent, "id": "s-1", "updated_at": kept_["updated_at"]}
@@ -78,7 +78,7 @@ def test_concurrent_edit_of_another_tab_is_not_overwritten(client: httpx.Client)
     client.put("/studio/scripts/s", json={"name": "mine", "updated_at": second["updated_at"]}).raise_for_status()
 
 
-def test_new_script_does_not_overwrite_an_existing_one(client: httpx.Client) -> None:
+def test_new_script_does_not_overwrite_an_existing_script(client: httpx.Client) -> None:
     first = client.put("/studio/scripts/s", json={"name": "first", "updated_at": 0}).json()
     refused(client.put("/studio/scripts/s", json={"name": "second", "updated_at": 0}), 409, "changed_meanwhile")
     assert client.get("/studio/scripts/s").json() == first

@@ -18,7 +18,7 @@ from studio.page.startup import StartupPage
 from tests.unit.studio.serving import served
 
 
-async def test_socket_opened_on_the_startup_page_survives_the_change_to_the_studio() -> None:
+async def test_socket_opened_on_the_startup_page_stays_open_in_the_studio() -> None:
     may_open, ended = threading.Event(), asyncio.Event()
 
     @asynccontextmanager

@@ -97,7 +97,7 @@ def test_only_a_designed_take_can_become_a_voice(client: httpx.Client) -> None:
         assert refusal(made(client, take, "Harbour")) == (400, "invalid_config", "take")
 
 
-def test_runtime_refusals_are_forwarded_and_nothing_is_stored(client: httpx.Client, running: RunningServer) -> None:
+def test_runtime_refusals_are_forwarded_and_no_voice_is_stored(client: httpx.Client, running: RunningServer) -> None:
     take = save(client, pcm_of(3.5), **DESIGNED)
     assert made(client, take, "Harbour").status_code == 200
     assert refusal(made(client, take, "harbour")) == (409, "voice_name_taken", "name")

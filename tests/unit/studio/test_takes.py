@@ -58,7 +58,7 @@ def test_stored_take_is_returned_unchanged(client: httpx.Client) -> None:
     assert audio.content == SOUND
 
 
-def test_outline_contains_the_peak_level_of_each_part(client: httpx.Client) -> None:
+def test_waveform_outline_contains_the_peak_level_of_each_part(client: httpx.Client) -> None:
     steps = np.repeat(np.arange(32) * 1024, 100) * np.where(np.arange(3200) % 2, 1, -1)
     path = f"/studio/takes/{save(client, steps.astype('<i2').tobytes())['id']}/outline"
     answer = client.get(path)
@@ -256,7 +256,7 @@ def test_invalid_take_is_refused_in_one_sentence(client: httpx.Client, fields: d
     assert client.get("/studio/takes").json()["takes"] == []
 
 
-def test_invalid_form_is_refused(client: httpx.Client) -> None:
+def test_invalid_form_for_a_new_take_is_refused(client: httpx.Client) -> None:
     refused(client.post("/studio/takes", json=create_take()), 400, "invalid_config", "body")
     refused(client.post("/studio/takes", files={"pcm": SOUND}), 400, "invalid_config", "take")
     take = {"take": json.dumps(create_take())}

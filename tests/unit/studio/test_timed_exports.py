@@ -85,7 +85,9 @@ def test_a_last_line_that_exceeds_the_given_length_is_reported(client: httpx.Cli
 
 
 @pytest.mark.parametrize("starts", [(1.0, None), (2.0, 1.0)])
-def test_every_line_has_a_time_and_they_do_not_decrease(client: httpx.Client, starts: tuple[float | None, ...]) -> None:
+def test_every_line_has_a_time_not_before_the_previous_line(
+    client: httpx.Client, starts: tuple[float | None, ...]
+) -> None:
     take = save(client, pcm_of(0.5, 1))["id"]
     clips = [{"take": take, "line": line, "starts_s": start} for line, start in enumerate(starts)]
     assert (exported(client, clips).status_code, exported(client, clips).json()["error"]["param"]) == (400, "clips")

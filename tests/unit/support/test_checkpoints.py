@@ -42,7 +42,7 @@ def load(folder: Path, spec: CheckpointSpec, mode: str) -> Checkpoint:
 
 
 @pytest.mark.parametrize("variant", published.VARIANTS)
-def test_configuration_fields_equal_the_published_ones(variant: str, tmp_path: Path) -> None:
+def test_generated_configurations_have_the_published_fields(variant: str, tmp_path: Path) -> None:
     """Only the number of text tokens and the field that marks random weights may differ."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for folder in (ours, theirs):

@@ -127,7 +127,7 @@ def test_good_recording_gets_no_advice(speech: Samples) -> None:
     assert codes(np.concatenate([silence(1), speech, silence(1)]), WORDS) == set()
 
 
-def test_recording_without_speech_is_not_also_called_short(speech: Samples) -> None:
+def test_recording_without_speech_gets_no_advice_about_its_length(speech: Samples) -> None:
     found = codes(speech[: 3 * SAMPLE_RATE // 4])
     assert "no_speech" in found
     assert "short" not in found

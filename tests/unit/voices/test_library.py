@@ -363,7 +363,7 @@ def test_voice_is_listed_again_after_a_temporary_read_failure(
     assert names(opened(folder)) == ["First"]
 
 
-def test_folder_or_link_in_place_of_a_voice_is_closed_again(library: Library, folder: Path) -> None:
+def test_folder_or_link_instead_of_a_voice_file_leaves_no_open_descriptor(library: Library, folder: Path) -> None:
     library.add(create_voice("First"))
     a_folder, a_link = (folder / f"{new_id()}.voice" for _ in range(2))
     a_folder.mkdir()
@@ -425,7 +425,7 @@ def test_changes_by_another_process_are_seen(library: Library, folder: Path) -> 
 
 
 @pytest.mark.slow
-def test_concurrent_writes_of_two_processes_lose_nothing(library: Library, folder: Path) -> None:
+def test_concurrent_writes_of_two_processes_lose_no_voice(library: Library, folder: Path) -> None:
     keeper = library.add(create_voice("Keeper"))
     commands = [[sys.executable, "-m", "tests.support.writers", "write", str(folder), who, "25"] for who in "AB"]
     writers = [subprocess.Popen(command, cwd=ROOT) for command in commands]

@@ -88,7 +88,9 @@ def test_voices_per_owner_are_limited(owner_libraries: OwnerLibraries) -> None:
         owner_libraries.library_of("").add(create_voice(f"Common {number}"))
 
 
-def test_owner_id_never_becomes_a_path_and_survives_a_restart(owner_libraries: OwnerLibraries, tmp_path: Path) -> None:
+def test_owner_id_never_becomes_a_path_and_selects_its_voices_after_a_restart(
+    owner_libraries: OwnerLibraries, tmp_path: Path
+) -> None:
     for owner in ("../../x", "a/b", "\udc80", "x" * 5000):
         owner_libraries.library_of(owner).add(create_voice(f"Of {len(owner)}"))
     folders = sorted((tmp_path / "voices" / "owners").iterdir())

@@ -246,7 +246,7 @@ def test_word_timestamps_are_sent_if_requested() -> None:
 # --- Tests of several contexts on one connection.
 
 
-def test_contexts_on_one_socket_keep_their_audio_apart() -> None:
+def test_contexts_on_one_socket_receive_only_their_own_audio() -> None:
     driver = cartesia()
     driver.send(generation("One.", context="a", voice={"mode": "id", "id": None}))
     driver.send(generation("Two.", context="b"))
@@ -264,7 +264,7 @@ def test_contexts_on_one_socket_keep_their_audio_apart() -> None:
     assert sound_of(messages[:1]) != sound_of(messages[1:2])
 
 
-def test_cancel_drops_unsent_audio_sends_nothing_and_frees_the_slot() -> None:
+def test_cancel_drops_unsent_audio_sends_no_message_and_frees_the_slot() -> None:
     """Cartesia's client would apply a `done` message of this context to its next context."""
     driver = cartesia()
     driver.send(generation("One.", context="a", add_timestamps=True))

@@ -197,7 +197,7 @@ def test_try_trigger_generation_speaks_from_fifty_characters() -> None:
     assert len(driver.commands_of(Flush)) == 1
 
 
-def test_without_a_schedule_text_is_spoken_immediately() -> None:
+def test_text_is_spoken_immediately_without_a_chunk_length_schedule() -> None:
     """Pipecat and LiveKit send whole sentences with auto_mode."""
     driver = elevenlabs(auto_mode="true")
     spoken(driver, " ", "One.", "Two.", "Thr", context_id="c")
@@ -314,7 +314,7 @@ def test_compressed_audio_is_encoded_on_a_worker_thread_with_its_sample_count() 
 # --- Tests of several contexts on one connection.
 
 
-def test_contexts_keep_their_audio_apart_and_end_once() -> None:
+def test_contexts_receive_only_their_own_audio_and_end_once() -> None:
     driver = elevenlabs()
     spoken(driver, "One.", context_id="a")
     spoken(driver, "Two.", contextId="b")
@@ -429,7 +429,7 @@ def test_server_shutdown_is_reported() -> None:
 # --- Tests of voices, settings and URLs.
 
 
-def test_url_contains_the_voice() -> None:
+def test_voice_id_in_the_url_selects_the_voice() -> None:
     # The error message also lists the stored voices.
     with pytest.raises(UnknownVoice, match=r"there are: .*bert.*Grandmother"):
         elevenlabs(voice="nobody")

@@ -98,7 +98,7 @@ def test_arrays_sent_through_the_channel_are_unchanged_and_writable(ends: Ends, 
     came.reference.samples[:] = 0
 
 
-def test_arrays_of_any_shape_round_trip(ends: Ends) -> None:
+def test_arrays_of_any_shape_are_received_unchanged(ends: Ends) -> None:
     one, other = ends
     arrays = [
         np.arange(60_000, dtype=np.int64).reshape(3, 20_000)[:, ::2],
@@ -130,7 +130,7 @@ def test_closing_one_end_is_end_of_file_at_the_other_end(ends: Ends) -> None:
             other.receive()
 
 
-def test_end_inside_a_message_is_end_of_file() -> None:
+def test_channel_that_closes_inside_a_message_is_at_end_of_file() -> None:
     out, into = os.pipe()
     with os.fdopen(out, "rb") as source:
         os.write(into, b"\x01\x00\x00\x00" + b"\x09" + bytes(7) + b"half")

@@ -306,7 +306,7 @@ def test_dead_engine_is_reported_even_without_metrics(apart: Apart) -> None:
             asked()
 
 
-def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_without_status_messages_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "STATUS_TIMEOUT_S", 3600.0)
     assert apart.client.busy_since() is None
     before = apart.client._status_at
@@ -334,7 +334,7 @@ def test_step_running_when_the_engine_fell_silent_keeps_its_start_time(
     assert apart.client.busy_since() == 5.0
 
 
-def test_process_exit_is_reported_to_every_request_once(apart: Apart) -> None:
+def test_exit_of_the_engine_process_is_reported_once_to_every_request(apart: Apart) -> None:
     (_, first), (_, second) = apart.submit(), apart.submit()
     answers: list[VoicePrompt | SpeechError] = []
     apart.client.prepare(REFERENCE, Mode.BASE, answers.append)
@@ -375,7 +375,7 @@ def test_close_ends_the_engine_and_the_process(apart: Apart) -> None:
     assert apart.engine.is_closed
 
 
-def test_process_that_does_not_end_is_killed(apart: Apart) -> None:
+def test_engine_process_that_does_not_end_is_killed(apart: Apart) -> None:
     apart.close(0.01)
     assert apart.process.returncode == -9
 

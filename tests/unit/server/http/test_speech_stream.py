@@ -238,7 +238,7 @@ def test_background_work_is_cancelled_with_its_client_and_raises_its_error() -> 
 
 
 @pytest.mark.parametrize("heard", [0, 1])
-async def test_shutdown_ends_work_after_its_timeout(heard: int) -> None:
+async def test_server_shutdown_cancels_background_work_after_the_timeout(heard: int) -> None:
     engine, wire = ScriptedEngine(), Wire()
     host = EngineHost(Settings(), lambda *_: engine, MemoryLibrary())
     await host.load()

@@ -78,7 +78,7 @@ def test_single_segment_requires_split_granularity_none() -> None:
         assert driver.submitted[0].request.split is split
 
 
-def test_without_stream_audio_each_sentence_is_one_file() -> None:
+def test_each_sentence_is_one_file_if_stream_audio_is_off() -> None:
     driver = configured()
     say(driver, "Hello.")
     (start,) = driver.pop_messages()
@@ -135,7 +135,7 @@ def test_newer_streaming_field_name_is_accepted() -> None:
     assert driver.pop_messages()[0]["sample_rate"] == 24000
 
 
-def test_utterance_without_text_is_done_at_once() -> None:
+def test_utterance_without_text_ends_immediately() -> None:
     driver = configured()
     say(driver, "")
     say(driver, " \n")
