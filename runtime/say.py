@@ -32,7 +32,7 @@ from runtime.settings import Limits, Settings
 from runtime.shared.inline_tags import tag_pattern
 from runtime.shared.pronouncing import replace_words
 from runtime.shared.reference import load_reference
-from runtime.voices.examination import clean_reference
+from runtime.voices.recording_check import clean_reference
 
 
 def say(arguments: argparse.Namespace, settings: Settings) -> int:

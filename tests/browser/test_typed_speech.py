@@ -11,7 +11,7 @@ from playwright.sync_api import Page, WebSocketRoute, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.steps import await_end, enter, reading
-from tests.browser.test_sounding_text import MARKED
+from tests.browser.test_spoken_text import MARKED
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser

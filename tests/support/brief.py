@@ -36,7 +36,7 @@ def limit_code2wav_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit the captured Code2Wav graphs to a few shapes, so that engines start faster.
 
     By default, every engine captures up to 44 shapes. The remaining shapes still have several lengths and batch sizes,
-    so that chunks are split, and batches are split or padded. tests/unit/engine/test_sound_graphs.py and
+    so that chunks are split, and batches are split or padded. tests/unit/engine/test_code2wav_graphs.py and
     test_npu_engine.py test all shapes.
     """
     families = {

@@ -12,7 +12,7 @@ from runtime.settings import EngineSettings, ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import same_sound, speak_text
-from tests.wire.test_one_sound import BY_ID, ROUTES, native_whole
+from tests.wire.test_identical_audio import BY_ID, ROUTES, native_whole
 from tests.wire.test_voices import CONSENT, VOICES, WORDS, recording
 
 TEXT, NAME = "Hello world.", "Marta"

@@ -26,8 +26,8 @@ from runtime.settings import Limits
 from runtime.shared.names import checked_name, checked_tags, new_id
 from runtime.shared.reference import read_reference
 from runtime.shared.strict_json import parse_object
-from runtime.voices.examination import RecordingCheck, check_recording, prepare_recording, require_speech
 from runtime.voices.other_files import DemoVoice, VoiceboxProfile, is_other_file, read_other_file
+from runtime.voices.recording_check import RecordingCheck, check_recording, prepare_recording, require_speech
 from runtime.voices.voice import Consent, Voice, VoiceChanges, to_pcm
 from runtime.voices.voice_file import (
     LANGUAGE,

@@ -47,9 +47,9 @@ from runtime.shared.names import is_blend
 from runtime.shared.port.errors import trailing_slash_error
 from runtime.shared.port.limits import whole_body
 from runtime.voices.checks import Advice
-from runtime.voices.examination import RecordingCheck
 from runtime.voices.listing import VoiceFileProblem, file_of
 from runtime.voices.owner_libraries import OwnerLibrary
+from runtime.voices.recording_check import RecordingCheck
 from runtime.voices.voice import VoiceChanges, to_pcm
 
 GET = ["GET", "HEAD"]

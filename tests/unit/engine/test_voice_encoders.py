@@ -19,7 +19,7 @@ from runtime.request import Mode, VoicePrompt
 from tests.support.engines import EventRecorder, cloned, core_of, drain, engine_of, speak, speak_together
 from tests.support.late_device import LateDevice
 from tests.support.signals import voice
-from tests.unit.engine.test_sound_graphs import GraphDevice
+from tests.unit.engine.test_code2wav_graphs import GraphDevice
 from tests.unit.engine.test_voice_cache import counted, settle, voices_of
 
 X_VECTOR_ATOL = 2e-6  # Sums over a padded buffer and sums over the recording alone have different rounding errors.

@@ -27,7 +27,7 @@ from runtime.model.packed_code2wav import PackedCode2Wav
 from tests.conftest import FolderOf
 from tests.support import interpreting
 from tests.support.sound_networks import SMALL, random_network, rounded, snr_db
-from tests.unit.engine.test_sound_graphs import GraphDevice
+from tests.unit.engine.test_code2wav_graphs import GraphDevice
 
 pytestmark = [
     pytest.mark.slow,

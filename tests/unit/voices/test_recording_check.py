@@ -15,7 +15,7 @@ from runtime.request import SAMPLE_RATE
 from runtime.settings import DEMO_CHECKPOINT, Limits
 from runtime.voices.activity import detect_speech_by_level, detect_speech_by_probability
 from runtime.voices.checks import check_transcript
-from runtime.voices.examination import MARGIN_S, PAUSE_S, check_recording, clean_reference, prepare_recording
+from runtime.voices.recording_check import MARGIN_S, PAUSE_S, check_recording, clean_reference, prepare_recording
 from runtime.voices.speech_detector import _likelihood, find_speech
 from tests.support.signals import chords, cough, drums, voice
 from tests.support.spoken import WORDS, generate
