@@ -28,7 +28,7 @@ import httpx
 from runtime.cluster.balance import Checkpoint, Replica
 from runtime.cluster.directory import REPORT_INTERVAL_S
 from runtime.cluster.store import Store, store_of
-from runtime.server.http.keys import keys_of
+from runtime.server.http.keys import parse_keys
 from runtime.settings import Settings
 from runtime.shared.certificates import certificates
 from runtime.shared.names import new_id
@@ -139,7 +139,7 @@ class RuntimeReplica:
     def _key(self) -> dict[str, str]:
         keys = [*self._settings.server.keys]
         if file := self._store.environment.get("VOICEWRIGHT_API_KEYS_FILE", self._settings.server.api_keys_file):
-            keys += keys_of(Path(file).read_text(encoding="utf-8"))
+            keys += parse_keys(Path(file).read_text(encoding="utf-8"))
         return {"x-api-key": keys[0]} if keys else {}
 
     def _start(self, models: Sequence[str], environment: Mapping[str, str], host: str) -> subprocess.Popen[bytes]:

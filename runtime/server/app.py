@@ -26,7 +26,7 @@ from runtime.server.elevenlabs.responses import ElevenLabsModel
 from runtime.server.engine_host import EngineHost
 from runtime.server.http.access import AccessControl
 from runtime.server.http.keys import KeyRing, SharedTicketStore, TicketStore
-from runtime.server.http.request_ids import HEADER, RequestIds, id_of
+from runtime.server.http.request_ids import HEADER, RequestIds, request_id_of
 from runtime.server.native import protocol_page
 from runtime.server.openai import routes as openai_routes
 from runtime.server.openai.responses import ModelList
@@ -87,7 +87,7 @@ def create_app(host: EngineHost) -> FastAPI:
     origins = Origins(server.origins)
     hosts = Hosts(ANY if keys.is_needed else server.hosts, server.host)
     app.add_middleware(AccessControl, host=host, keys=keys, tickets=tickets)
-    app.add_middleware(RequestGuard, settings=server, hosts=hosts, origins=origins, refused=host.metrics.refused)
+    app.add_middleware(RequestGuard, settings=server, hosts=hosts, origins=origins, refused=host.metrics.count_refusal)
     if origins:
         app.add_middleware(Cors, origins=origins)
     app.add_middleware(RequestIds)  # The middleware that is added last is the outermost one.
@@ -117,7 +117,7 @@ def create_app(host: EngineHost) -> FastAPI:
     async def prometheus() -> Response:
         """Return all metrics in the Prometheus text format."""
         load = host.engine.load() if host.problem is None else None
-        return Response(host.metrics.page(load), media_type=metrics.CONTENT_TYPE)
+        return Response(host.metrics.format_page(load), media_type=metrics.CONTENT_TYPE)
 
     @app.api_route("/v1/models", methods=GET)
     @describe_operation(response=ModelList | list[ElevenLabsModel])
@@ -148,7 +148,7 @@ def create_app(host: EngineHost) -> FastAPI:
 
     @app.exception_handler(SpeechError)
     async def refused(_: Request, error: SpeechError) -> JSONResponse:
-        host.refused(error)
+        host.count_refusal(error)
         return error_response(error)
 
     @app.exception_handler(HTTPException)
@@ -158,7 +158,7 @@ def create_app(host: EngineHost) -> FastAPI:
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> JSONResponse:
         # Uvicorn logs the exception. The middleware does not process this response, so the request id is set here.
-        return error_response(GenerationFailed(), {HEADER: id_of(request)})
+        return error_response(GenerationFailed(), {HEADER: request_id_of(request)})
 
     routed = app.router.default
 

@@ -29,13 +29,13 @@ from runtime.server.session.commands import (
     AudioMessage,
     Cancel,
     Close,
-    Decode,
+    DecodeReference,
     EncodedMessage,
     FinishText,
     Flush,
     Outgoing,
     Played,
-    Recall,
+    ReadStoredVoice,
     Submit,
     TextMessage,
 )
@@ -162,7 +162,7 @@ class Connection:
             if message["type"] == "websocket.disconnect":
                 if message.get("reason") == SlowReader.code and not self._dialect.closed:
                     # The proxy has closed the connection because the client reads too slowly.
-                    self._host.metrics.refused(SlowReader.code)
+                    self._host.metrics.count_refusal(SlowReader.code)
                 return
             text = message.get("text")
             if text is None:
@@ -237,9 +237,9 @@ class Connection:
                 match command:
                     case Submit(utterance, request):
                         self._submit(utterance, request)
-                    case Decode(upload, ref_audio):
+                    case DecodeReference(upload, ref_audio):
                         self._read_reference(upload, partial(_decoded, ref_audio, self._host))
-                    case Recall(upload, voice_id, param):
+                    case ReadStoredVoice(upload, voice_id, param):
                         library = self._host.owner_library(self._socket.headers)
                         self._read_reference(upload, partial(_recalled, library, voice_id, param))
                     case _:
@@ -287,7 +287,7 @@ class Connection:
         self._refusals.append((utterance, refused, self._may_submit))
 
     def _refuse(self, utterance: int, error: SpeechError) -> None:
-        self._host.metrics.refused(error.code)
+        self._host.metrics.count_refusal(error.code)
         self._dialect.on_refused(utterance, error)
 
     def _emit_event(self, utterance: int, event: SpeechEvent) -> None:
@@ -303,7 +303,7 @@ class Connection:
             self._dispatch(partial(self._refuse, utterance, event.error), is_continuation=True)
             return
         if isinstance(event, Finished | Broken) and (running := self._running.pop(utterance, None)) is not None:
-            self._host.ended(running.log, event)
+            self._host.record_ended_request(running.log, event)
         self._dispatch(partial(self._dialect.on_speech, utterance, event), is_continuation=True)
 
     def _read_reference(self, upload: int, read: Callable[[], Reference]) -> None:
@@ -399,7 +399,7 @@ class Connection:
         log.warning(
             "the client of the session %s read nothing for %g s and was disconnected", self._session_id, self._send_s
         )
-        self._host.metrics.refused(error.code)
+        self._host.metrics.count_refusal(error.code)
         self._dispatch(partial(self._dialect.close_with, error, error.close_code))
         # The method `close` raises an error if the client has disconnected or a close message was already sent.
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):

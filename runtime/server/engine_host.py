@@ -162,7 +162,7 @@ class EngineHost:
         return self.owner_libraries.library_of(headers.get(OWNER_HEADER, ""))
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
+    def count_open_request(self) -> Iterator[None]:
         """Count an HTTP request as open inside the `with` block.
 
         A shutdown waits for open requests.
@@ -173,20 +173,20 @@ class EngineHost:
         finally:
             self._requests -= 1
 
-    def ended(self, request_log: RequestLog, event: Finished | Broken) -> None:
+    def record_ended_request(self, request_log: RequestLog, event: Finished | Broken) -> None:
         """Log an ended request and count its outcome in the metrics."""
         if isinstance(event, Broken):
             self._ends.add(event.error)
-        self.metrics.ended(request_log, event)
+        self.metrics.record_ended_request(request_log, event)
         log_end(request_log, event)
 
-    def refused(self, error: SpeechError) -> None:
+    def count_refusal(self, error: SpeechError) -> None:
         """Count a refused request in the metrics.
 
         If `ended` has already counted the error, the error is not counted again.
         """
         if error not in self._ends:
-            self.metrics.refused(error.code)
+            self.metrics.count_refusal(error.code)
 
     async def load(self) -> None:
         """Load the checkpoints on another thread and start the engine.

@@ -69,7 +69,7 @@ class ServerMetrics:
         self._totals = {self._frames: 0, self._uncaptured: 0}
         self._lag_s = histogram("loop_lag_seconds", "Delay of event loop callbacks", (), _LAGS)
 
-    def ended(self, request_log: RequestLog, event: Finished | Broken) -> None:
+    def record_ended_request(self, request_log: RequestLog, event: Finished | Broken) -> None:
         """Record the outcome and the statistics of an ended request."""
         stats, labels = event.stats, (request_log.mode.value, request_log.dialect)
         outcome = event.error.code if isinstance(event, Broken) else event.stop_reason.value
@@ -84,16 +84,16 @@ class ServerMetrics:
         if stats.guard is not None:
             self._guard_hits.labels(stats.guard.value).inc()
 
-    def refused(self, code: str) -> None:
+    def count_refusal(self, code: str) -> None:
         """Count a refused request by its error code."""
         self._refusals.labels(code).inc()
 
-    def canary(self, outcome: str) -> None:
+    def count_canary_run(self, outcome: str) -> None:
         """Count a canary run by its outcome."""
         self._canaries.labels(outcome).inc()
 
     @contextmanager
-    def session(self, dialect: str) -> Iterator[None]:
+    def count_open_session(self, dialect: str) -> Iterator[None]:
         """Count a WebSocket session as open inside the `with` block."""
         gauge = self._sessions.labels(dialect)
         gauge.inc()
@@ -111,7 +111,7 @@ class ServerMetrics:
             await reached.wait()
             self._lag_s.observe(max(0.0, loop.time() - due))
 
-    def page(self, load: EngineLoad | None) -> bytes:
+    def format_page(self, load: EngineLoad | None) -> bytes:
         """Return all metrics in the Prometheus text format.
 
         Args:

@@ -37,7 +37,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
             if problem is not None:
                 await refuse_socket(websocket, host, problem, messages.error(problem))
             else:
-                await speak(
+                await serve_session(
                     websocket, host, _native(host, websocket, session_id), name="voicewright", session_id=session_id
                 )
         elif offered:
@@ -46,7 +46,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         elif problem is not None:
             await refuse_socket(websocket, host, problem, omni_messages.error(str(problem), problem))
         else:
-            await speak(websocket, host, _omni(host, websocket), name="omni", session_id=session_id)
+            await serve_session(websocket, host, _omni(host, websocket), name="omni", session_id=session_id)
 
     @app.websocket("/tts/websocket")
     async def cartesia(websocket: WebSocket) -> None:
@@ -56,7 +56,9 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         if problem is not None:
             await refuse_socket(websocket, host, problem, cartesia_messages.error(problem, None, session_id))
         else:
-            await speak(websocket, host, _cartesia(host, websocket, session_id), name="cartesia", session_id=session_id)
+            await serve_session(
+                websocket, host, _cartesia(host, websocket, session_id), name="cartesia", session_id=session_id
+            )
 
 
 def _native(host: EngineHost, websocket: WebSocket, session_id: str) -> NativeSession:
@@ -96,7 +98,7 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
-async def speak(socket: Socket, host: EngineHost, dialect: Dialect[Any], *, name: str, session_id: str) -> None:
+async def serve_session(socket: Socket, host: EngineHost, dialect: Dialect[Any], *, name: str, session_id: str) -> None:
     """Serve an accepted socket until its session ends.
 
     Args:
@@ -105,7 +107,7 @@ async def speak(socket: Socket, host: EngineHost, dialect: Dialect[Any], *, name
     connection = Connection(socket, dialect, host, name=name, session_id=session_id)
     host.sockets[connection] = asyncio.current_task()
     try:
-        with host.metrics.session(name):
+        with host.metrics.count_open_session(name):
             await connection.run()
     finally:
         del host.sockets[connection]
@@ -117,6 +119,6 @@ async def refuse_socket(websocket: WebSocket, host: EngineHost, error: SpeechErr
     Args:
         words: Error message in the format of the API.
     """
-    host.metrics.refused(error.code)
+    host.metrics.count_refusal(error.code)
     await websocket.send_json(words)
     await websocket.close(error.close_code, error.code)

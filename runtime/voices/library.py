@@ -29,7 +29,14 @@ from runtime.shared.files import locked, make_private, remove_file, replace_file
 from runtime.shared.names import checked_name, is_id, name_key, new_id
 from runtime.shared.system import flags
 from runtime.voices.index import IndexEntry, VoiceIndex
-from runtime.voices.listing import SUFFIX, UNREADABLE_SUFFIX, VoiceFileProblem, VoiceListing, create_listing, file_of
+from runtime.voices.listing import (
+    SUFFIX,
+    UNREADABLE_SUFFIX,
+    VoiceFileProblem,
+    VoiceListing,
+    create_listing,
+    file_name_of,
+)
 from runtime.voices.voice import Voice, VoiceCard, VoiceChanges, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
 
@@ -187,7 +194,7 @@ class Library:
             VoiceNameTaken, VoiceNameLooksAlike: Another voice has an equal or a similar name.
         """
         with self._writing():
-            is_free = not (self.folder / file_of(voice.id)).exists()
+            is_free = not (self.folder / file_name_of(voice.id)).exists()
             return self._put(replace(voice, id=voice.id if is_free else new_id()))
 
     def change(self, voice_id: str, edit: VoiceChanges) -> VoiceCard:
@@ -209,7 +216,7 @@ class Library:
         """
         with self._writing():
             self._known(voice_id)
-            remove_file(self.folder, file_of(voice_id))
+            remove_file(self.folder, file_name_of(voice_id))
             self._refresh()
 
     def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, samples: NDArray[np.float32] | None = None) -> None:
@@ -254,8 +261,8 @@ class Library:
                 raise VoiceNameLooksAlike(other=confusable, param="name")
         data = write_voice(voice)
         read_voice(data)  # Check that the written voice can be read.
-        replace_file(self.folder, file_of(voice.id), data)
-        self._refresh(written=file_of(voice.id))
+        replace_file(self.folder, file_name_of(voice.id), data)
+        self._refresh(written=file_name_of(voice.id))
         return self._known(voice.id)
 
     def _known(self, voice_id: str) -> VoiceCard:
@@ -270,7 +277,7 @@ class Library:
     def _read_bytes(self, voice_id: str) -> bytes:
         if not is_id(voice_id):
             raise VoiceNotFound
-        return read_file(self.folder / file_of(voice_id), MAX_BYTES)
+        return read_file(self.folder / file_name_of(voice_id), MAX_BYTES)
 
     # --- Methods that keep the list of voices up to date with the folder.
 

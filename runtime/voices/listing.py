@@ -37,7 +37,7 @@ class VoiceListing:
     problems: tuple[VoiceFileProblem, ...] = ()
 
 
-def file_of(voice_id: str) -> str:
+def file_name_of(voice_id: str) -> str:
     return voice_id + SUFFIX
 
 
@@ -62,7 +62,7 @@ def create_listing(
     for card in cards:
         if by_name.setdefault(name_key(card.name), card) is not card:
             problems.append(
-                VoiceFileProblem(file_of(card.id), "Another voice has its name; rename or delete one of them.")
+                VoiceFileProblem(file_name_of(card.id), "Another voice has its name; rename or delete one of them.")
             )
     usable = tuple(card for _, card in sorted(by_name.items()))
     return VoiceListing(

@@ -62,12 +62,12 @@ class DemoVoice:
     transcript: str | None
 
 
-def is_other_file(data: bytes) -> bool:
+def is_foreign_voice_file(data: bytes) -> bool:
     """True if a file may be a voice file of another program."""
     return data.startswith(ZIP_MAGIC)
 
 
-def read_other_file(data: bytes, limits: Limits) -> VoiceboxProfile | DemoVoice:
+def read_foreign_voice_file(data: bytes, limits: Limits) -> VoiceboxProfile | DemoVoice:
     """Read an untrusted voice file of another program, and return its voice.
 
     Raises:

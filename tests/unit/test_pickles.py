@@ -12,7 +12,7 @@ import torch
 from runtime.errors import BadReferenceAudio, VoiceFileInvalid
 from runtime.settings import Limits
 from runtime.shared.reference import read_reference
-from runtime.voices.other_files import read_other_file
+from runtime.voices.other_files import read_foreign_voice_file
 from runtime.voices.voice_file import read_voice
 from studio.documents.reading import read as read_document
 from studio.documents.values import UnreadableError
@@ -40,7 +40,7 @@ def test_pickles_are_refused_at_every_input(trapped: bytes, tmp_path: Path) -> N
     with pytest.raises(VoiceFileInvalid):
         read_voice(trapped)
     with pytest.raises(VoiceFileInvalid):
-        read_other_file(trapped, Limits())
+        read_foreign_voice_file(trapped, Limits())
     with pytest.raises(BadReferenceAudio):
         read_reference(trapped, Limits())
     with pytest.raises(UnreadableError):

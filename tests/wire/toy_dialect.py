@@ -15,7 +15,7 @@ from runtime.server.engine_host import EngineHost
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.utterance import StreamedText, Utterance
 from runtime.server.voices.voice_resolver import ResolvedVoice
-from runtime.server.websocket_routes import session_arguments, speak
+from runtime.server.websocket_routes import serve_session, session_arguments
 from runtime.server.wire import Name, StrictFields, Text, validate_fields
 
 
@@ -73,6 +73,6 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
 
 def add_routes(app: FastAPI, host: EngineHost) -> None:
     @app.websocket("/toy")
-    async def toy(websocket: WebSocket) -> None:
-        await websocket.accept()
-        await speak(websocket, host, ToyDialect(**session_arguments(host, websocket)), name="toy", session_id="toy")
+    async def toy(socket: WebSocket) -> None:
+        await socket.accept()
+        await serve_session(socket, host, ToyDialect(**session_arguments(host, socket)), name="toy", session_id="toy")

@@ -22,7 +22,7 @@ from runtime.server.cartesia.contexts import Context, Segment
 from runtime.server.cartesia.schema import Generation, read_generation
 from runtime.server.session.dialect import Dialect, RecentNames
 from runtime.server.session.utterance import StreamedText
-from runtime.server.text.pronunciations import all_words
+from runtime.server.text.pronunciations import all_pronunciations
 from runtime.server.wire import SAMPLE_BYTES, split_pcm
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_rate import is_readable
@@ -146,7 +146,7 @@ class CartesiaSession(Dialect[Segment]):
                 message.filter_name,
                 message.pause_s,
                 param="transcript",
-                pronunciations=all_words(message, self._library),
+                pronunciations=all_pronunciations(message, self._library),
                 spells=True,
             ),
             last_input_at=self._clock(),

@@ -14,8 +14,8 @@ from runtime.server.cartesia import messages
 from runtime.server.cartesia.responses import CartesiaError
 from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read
 from runtime.server.engine_host import EngineHost
-from runtime.server.http.request_ids import id_of
-from runtime.server.http.speech import HttpSpeech, event, read_fields
+from runtime.server.http.request_ids import request_id_of
+from runtime.server.http.speech import HttpSpeech, read_fields, server_sent_event
 from runtime.server.openapi.operations import SPEECH, describe_operation
 from runtime.server.wire import Reply, without_nulls
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
@@ -42,7 +42,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
     async def tts_bytes(request: Request) -> Response:
         """Speak one text and return an audio file."""
         body = read(BytesBody, await read_fields(request, host), host.settings.limits)
-        file = _SpokenFile(host, body, host.owner_library(request.headers), id_of(request))
+        file = _SpokenFile(host, body, host.owner_library(request.headers), request_id_of(request))
         return file.reply(file.pieces(), _MEDIA_TYPES[body.output_format.container])
 
     @app.post("/tts/sse", response_model=None)
@@ -50,7 +50,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
     async def tts_sse(request: Request) -> Response:
         """Speak one text and stream the audio as server-sent events."""
         body = read(SseBody, await read_fields(request, host), host.settings.limits)
-        file = _SpokenFile(host, body, host.owner_library(request.headers), id_of(request))
+        file = _SpokenFile(host, body, host.owner_library(request.headers), request_id_of(request))
         return file.reply(file.events(body), "text/event-stream")
 
 
@@ -107,7 +107,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         except SpeechError as error:
             if not begun:
                 raise
-            self._host.refused(error)
+            self._host.count_refusal(error)
             yield _event(messages.error(error, body.context_id, self._id))
             return
         if word_times is not None and (times := word_times.finish()).words:
@@ -139,7 +139,7 @@ class _WavWriter:
 
 
 def _event(fields: Reply) -> bytes:
-    return event(**without_nulls(fields))
+    return server_sent_event(**without_nulls(fields))
 
 
 def _writer(form: FileFormat | OutputFormat) -> PcmWriter | _WavWriter | Encoder:

@@ -27,7 +27,7 @@ from runtime.server.elevenlabs.schema import (
 )
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.utterance import StreamedText
-from runtime.server.text.pronunciations import all_words
+from runtime.server.text.pronunciations import all_pronunciations
 from runtime.server.wire import SAMPLE_BYTES, Reply, split_pcm
 from runtime.shared.inline_tags import ReadText
 
@@ -121,7 +121,7 @@ class ElevenLabsSession(Dialect[Context]):
             self._limits,
             message.text_filter or "markdown",
             pause_s,
-            pronunciations=all_words(message, self._library),
+            pronunciations=all_pronunciations(message, self._library),
             tags=message.tags,
             spells=True,
         )

@@ -12,7 +12,7 @@ from runtime.server.elevenlabs.session import ElevenLabsSession
 from runtime.server.elevenlabs.speech_routes import PATH
 from runtime.server.elevenlabs.stream_input import StreamInputSession
 from runtime.server.engine_host import EngineHost
-from runtime.server.websocket_routes import new_id, refuse_socket, session_arguments, speak
+from runtime.server.websocket_routes import new_id, refuse_socket, serve_session, session_arguments
 
 
 def add_routes(app: FastAPI, host: EngineHost) -> None:
@@ -28,7 +28,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         except SpeechError as error:
             await refuse_socket(websocket, host, error, messages.error(error))
         else:
-            await speak(websocket, host, dialect, name="elevenlabs", session_id=new_id())
+            await serve_session(websocket, host, dialect, name="elevenlabs", session_id=new_id())
 
     @app.websocket(PATH + "/stream-input")
     async def stream_input(websocket: WebSocket, voice_id: str) -> None:

@@ -21,7 +21,7 @@ from runtime.server.elevenlabs.schema import (
 )
 from runtime.server.elevenlabs.spoken_text import JSON_LINES, SpokenText
 from runtime.server.engine_host import EngineHost
-from runtime.server.http.request_ids import id_of
+from runtime.server.http.request_ids import request_id_of
 from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import SPEECH, describe_operation
 from runtime.server.session.dialogue import check_turn_text, check_turns, errors_of_turn
@@ -46,7 +46,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
     async def given(request: Request, kind: type[FileBody]) -> tuple[Any, ...]:
         body = read(kind, await read_fields(request, host), host.settings.limits)
         form = read_file_options(request.query_params).format
-        return host, body, host.owner_library(request.headers), id_of(request), form
+        return host, body, host.owner_library(request.headers), request_id_of(request), form
 
     async def text_of(request: Request) -> SpokenText[Any]:
         return _OneText(*await given(request, TextToSpeechBody), request.path_params["voice_id"])

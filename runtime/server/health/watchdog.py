@@ -94,7 +94,7 @@ class Watchdog:
             outcome = await self._canary.run_round()
             self._first_canaries_done.set()
             if outcome is not CanaryOutcome.INTERRUPTED:
-                self._metrics.canary(outcome)
+                self._metrics.count_canary_run(outcome)
             if outcome is CanaryOutcome.DIFFERENT:
                 return Exit.CANARY_DIFFERS
             await asyncio.sleep(

@@ -44,7 +44,7 @@ class AccessControl(AccessCheck):
     def __init__(
         self, app: ASGIApp, host: EngineHost, keys: KeyRing, tickets: TicketStore, clock: Clock = time.monotonic
     ) -> None:
-        super().__init__(app, host.metrics.refused)
+        super().__init__(app, host.metrics.count_refusal)
         self._host = host
         self._settings = host.settings.server
         self._tickets = tickets
@@ -54,7 +54,7 @@ class AccessControl(AccessCheck):
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
         if scope["type"] == "http":
-            with self._host.answering():
+            with self._host.count_open_request():
                 await self._pass_http(scope, receive, send)
         else:
             await self._app(scope, receive, send)

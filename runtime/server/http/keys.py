@@ -41,10 +41,10 @@ class KeyRing:
 
 
 def _digests(text: str) -> list[bytes]:
-    return [digest(key) for key in keys_of(text)]
+    return [digest(key) for key in parse_keys(text)]
 
 
-def keys_of(text: str) -> list[str]:
+def parse_keys(text: str) -> list[str]:
     """Parse a key file, which has one API key per line and comments after `#`."""
     return [key for line in text.splitlines() if (key := line.partition("#")[0].strip())]
 

@@ -42,6 +42,6 @@ class RequestIds:
         await self._app(scope, receive, named)
 
 
-def id_of(request: Request) -> str:
+def request_id_of(request: Request) -> str:
     """Return the request id that the middleware `RequestIds` assigned."""
     return str(request.state.request_id)

@@ -21,7 +21,7 @@ from runtime.server.http.speech_stream import SpeechStream, StreamingReply
 from runtime.server.logs import RequestLog
 from runtime.server.session.dialogue import turn_field
 from runtime.server.text.filter import FilterName, filter_text, remove_tags
-from runtime.server.text.pronunciations import HasDictionaries, all_words, dictionary_for
+from runtime.server.text.pronunciations import HasDictionaries, all_pronunciations, dictionary_for
 from runtime.server.voices.blending import voice_reference
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
@@ -76,7 +76,7 @@ class HttpSpeech(ABC, Generic[Body]):
             late_headers=self.late_headers,
             send_s=self._host.settings.server.send_s,
             replies=self._host.replies,
-            on_broken=self._host.refused,
+            on_broken=self._host.count_refusal,
         )
 
     def _stream(self, *requests: SpeechRequest, pause_ms: float = 0.0) -> DialogueStream:
@@ -108,7 +108,7 @@ class HttpSpeech(ABC, Generic[Body]):
             chars=len(request.text),
             text=request.text if host.settings.server.log_text else None,
         )
-        on_end = partial(host.ended, request_log)
+        on_end = partial(host.record_ended_request, request_log)
         submitted = partial(submit_request, host.engine, CALLER.get(), host.spending)
         return SpeechStream(host.engine, request, submit=submitted, text_field=text_field, on_end=on_end)
 
@@ -121,7 +121,7 @@ class HttpSpeech(ABC, Generic[Body]):
         Raises:
             TextTooLong: The text with or without markup exceeds the limit.
         """
-        entries = all_words(self._body, self._library)
+        entries = all_pronunciations(self._body, self._library)
         limits = self._host.settings.limits
         spells = spells and "<" in text
         if name == "none" and not entries and not spells:
@@ -182,7 +182,7 @@ def base64_json(field: str, data: bytes | bytearray, rest: Reply) -> Iterator[by
     yield b'",' + json.dumps(rest, separators=(",", ":")).encode()[1:]
 
 
-def event(**fields: object) -> bytes:
+def server_sent_event(**fields: object) -> bytes:
     """Encode fields as a server-sent event with the event name `fields["type"]`."""
     return f"event: {fields['type']}\ndata: {json.dumps(fields, separators=(',', ':'))}\n\n".encode()
 

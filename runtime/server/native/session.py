@@ -19,7 +19,7 @@ from runtime.server.session.dialect import Dialect
 from runtime.server.session.dialogue import check_turn_text, check_turns, errors_of_turn, join_ends
 from runtime.server.session.speech_fields import NO_RECORDING
 from runtime.server.session.utterance import ChosenVoice
-from runtime.server.text.pronunciations import all_words
+from runtime.server.text.pronunciations import all_pronunciations
 from runtime.server.wire import SAMPLE_BYTES, Reply, check_frames, split_pcm
 
 DEFAULT_CONTEXT = "default"
@@ -138,7 +138,7 @@ class NativeSession(Dialect[NativeUtterance]):
                 raise TooManyContexts(limit=self._limits.max_contexts)
             check_frames(config.frame_limit, self._limits.max_frames)
             resolved = config.resolve_voice(self._resolver)
-            pronunciations = all_words(config, self._library)
+            pronunciations = all_pronunciations(config, self._library)
         except BadRequest as error:
             self._refuse_config(name, error)
             return
@@ -199,7 +199,7 @@ class NativeSession(Dialect[NativeUtterance]):
         check_turns(message.inputs, self._limits)
         for index, turn in enumerate(message.inputs):
             with errors_of_turn(index, {turn.voice_field: turn.voice_field, "text": "text"}):
-                growing = config.growing_text(self._limits)
+                growing = config.create_streamed_text(self._limits)
                 text = growing.add(turn.text, self._clock()) + growing.finish()
                 check_turn_text(text)
                 if turn.voice is None:
@@ -285,7 +285,7 @@ class NativeSession(Dialect[NativeUtterance]):
             raise OutOfOrder(what=what, why="no session.config has been accepted yet")
         if len(self.utterances) + self.send_queue.final_message_count >= self._limits.max_contexts:
             raise TooManyContexts(limit=self._limits.max_contexts)
-        text = voice.config.growing_text(self._limits)
+        text = voice.config.create_streamed_text(self._limits)
         utterance = NativeUtterance(self._commands, voice, text, name=name)
         if self.utterances and not all(each.labelled for each in (utterance, *self.utterances.values())):
             raise OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')

@@ -31,7 +31,7 @@ from runtime.server.omni.sentences import SentenceSplitter
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.speech_fields import NO_RECORDING
 from runtime.server.session.utterance import ChosenVoice, StreamedText
-from runtime.server.text.pronunciations import all_words
+from runtime.server.text.pronunciations import all_pronunciations
 from runtime.server.wire import check_text
 from runtime.shared.inline_tags import last_style
 
@@ -184,7 +184,7 @@ class OmniSession(Dialect[Sentence]):
         try:
             config = read_config(fields, self._limits)
             resolved = config.resolve_voice(self._resolver)
-            pronunciations = all_words(config, self._library)
+            pronunciations = all_pronunciations(config, self._library)
         except BadRequest as error:
             self._refuse(f"Invalid session config: {error}", error)
             return
@@ -301,7 +301,7 @@ class OmniSession(Dialect[Sentence]):
     def _opened(self, voice: ChosenVoice[OmniConfig]) -> Turn:
         if self._turn is None:
             config = voice.config
-            self._turn = Turn(self._turns, voice, config.growing_text(self._limits))
+            self._turn = Turn(self._turns, voice, config.create_streamed_text(self._limits))
             self._turns += 1
         return self._turn
 

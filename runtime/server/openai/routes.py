@@ -23,7 +23,7 @@ from runtime.errors import (
 from runtime.request import ModelCard
 from runtime.server.descriptions import Model, model_entry
 from runtime.server.engine_host import EngineHost
-from runtime.server.http.request_ids import id_of
+from runtime.server.http.request_ids import request_id_of
 from runtime.server.http.speech import base64_json, read_fields
 from runtime.server.http.speech_stream import StreamingReply, while_connected
 from runtime.server.openai.responses import BatchReply, ModelAlias, SpeechBatch, SpeechModels
@@ -53,7 +53,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
     async def speech(request: Request) -> Response:
         """Speak a text or a dialogue, and return audio or server-sent events."""
         body = read_speech(await read_fields(request, host), is_streaming_client=_is_streaming_client(request))
-        responder = SpeechResponder(host, body, host.owner_library(request.headers), id_of(request))
+        responder = SpeechResponder(host, body, host.owner_library(request.headers), request_id_of(request))
         if body.is_whole:
             response = await while_connected(request.receive, responder.generate_complete_audio(), host.replies)
             return _client_closed_response() if response is None else _complete_audio_response(responder, response)
@@ -67,7 +67,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         """Speak several texts (an error in one text does not affect the others)."""
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
         host.engine  # noqa: B018  This raises an error if the engine is not ready.
-        pieces = _batch(host, items, host.owner_library(request.headers), id_of(request))
+        pieces = _batch(host, items, host.owner_library(request.headers), request_id_of(request))
         return StreamingReply(
             pieces,
             media_type="application/json",
@@ -151,7 +151,7 @@ async def _item(
     try:
         response = await _await_capacity(host, read_speech(fields, is_in_batch=True), library, request_id)
     except SpeechError as error:
-        host.refused(error)
+        host.count_refusal(error)
         return None, _failure(error)
     except Exception:
         log.exception("an item of a batch failed")

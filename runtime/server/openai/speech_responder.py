@@ -12,7 +12,7 @@ from runtime.errors import EmptyText, SpeechError
 from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest, StopReason
 from runtime.server.descriptions import metrics
 from runtime.server.http.dialogue import DialogueStream, DialogueWordTimes
-from runtime.server.http.speech import HttpSpeech, event
+from runtime.server.http.speech import HttpSpeech, server_sent_event
 from runtime.server.openai.schema import SpeechBody
 from runtime.server.session.dialogue import check_turn_text, check_turns, errors_of_turn
 from runtime.server.voices.uploads import read_upload
@@ -97,13 +97,17 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
                         yield self._delta(audio)
                         begun = True
                     if times:
-                        yield event(type="speech.audio.timestamps", words=self._word_times_of(times), estimated=True)
+                        yield server_sent_event(
+                            type="speech.audio.timestamps", words=self._word_times_of(times), estimated=True
+                        )
                     if isinstance(speech_event, Finished):
                         yield self._done(speech_event, speech)
         except SpeechError as error:
             if not begun:
                 raise
-            yield event(type="speech.audio.error", error=error_body(error), partial_audio=True, action="discard")
+            yield server_sent_event(
+                type="speech.audio.error", error=error_body(error), partial_audio=True, action="discard"
+            )
 
     async def generate_complete_audio(self) -> CompleteAudio:
         """Return the complete audio of a request.
@@ -245,10 +249,10 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
 
     def _delta(self, audio: bytes) -> bytes:
         data = base64.b64encode(audio).decode("ascii")
-        return event(type="speech.audio.delta", audio=data, response_format=self._body.response_format)
+        return server_sent_event(type="speech.audio.delta", audio=data, response_format=self._body.response_format)
 
     def _done(self, end: Finished, speech: DialogueStream) -> bytes:
-        return event(
+        return server_sent_event(
             type="speech.audio.done",
             usage=usage(end),
             stop_reason=end.stop_reason.value,

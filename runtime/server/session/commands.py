@@ -57,7 +57,7 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class Decode:
+class DecodeReference:
     """Command to decode reference audio on a worker thread.
 
     The result is a Reference without a transcript, or an error. It is passed to `Dialect.on_reference`.
@@ -68,7 +68,7 @@ class Decode:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class ReadStoredVoice:
     """Command to read a stored voice on a worker thread.
 
     The result is a Reference or an error. It is passed to `Dialect.on_reference`. `param` is the name of the voice
@@ -80,7 +80,7 @@ class Recall:
     param: str = "voice"
 
 
-Command = Submit | Append | Flush | FinishText | Played | Cancel | Decode | Recall
+Command = Submit | Append | Flush | FinishText | Played | Cancel | DecodeReference | ReadStoredVoice
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from runtime.errors import BadRequest, Expired, InvalidMessage, SessionIdle, SessionTooLong, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Mode, ModelCard, Reference, SpeechEvent, Started
 from runtime.server.descriptions import finish_notes
-from runtime.server.session.commands import AudioMessage, Command, Decode, Outgoing, Recall
+from runtime.server.session.commands import AudioMessage, Command, DecodeReference, Outgoing, ReadStoredVoice
 from runtime.server.session.send_queue import SendQueue
 from runtime.server.session.utterance import ChosenVoice, SpeechConfig, Utterance
 from runtime.server.voices.voice_library import VoiceLibrary
@@ -73,7 +73,7 @@ class Dialect(ABC, Generic[Speaking]):
         self._resolver = VoiceResolver(cards, library)
         self.utterances: dict[int, Speaking] = {}  # Utterances with an open request or queued text, by number.
         self._uttered = 0  # Number of the most recent utterance.
-        # Voices that wait for a `Decode` or `Recall` command, by the number of the upload.
+        # Voices that wait for a `DecodeReference` or `ReadStoredVoice` command, by the number of the upload.
         self._reading: dict[int, ChosenVoice[Any]] = {}
         self._uploads = 0
         self._muted = RecentNames()  # Names of refused contexts. Messages for these contexts are ignored.
@@ -239,9 +239,9 @@ class Dialect(ABC, Generic[Speaking]):
             self._uploads += 1
             self._reading[self._uploads] = voice
             if resolved.stored is not None:
-                self._commands.append(Recall(self._uploads, resolved.stored, resolved.param))
+                self._commands.append(ReadStoredVoice(self._uploads, resolved.stored, resolved.param))
             elif isinstance(recording, str):
-                self._commands.append(Decode(self._uploads, recording))
+                self._commands.append(DecodeReference(self._uploads, recording))
         return voice
 
     def _send_pcm(self, utterance: Speaking, pcm: bytes) -> None:

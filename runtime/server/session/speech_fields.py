@@ -165,7 +165,7 @@ class SpeechFields(VoiceFields):
         delay_ms = self.max_buffer_delay_ms
         return (limits.max_buffer_delay_ms if delay_ms is None else delay_ms) / 1000
 
-    def growing_text(self, limits: Limits) -> StreamedText:
+    def create_streamed_text(self, limits: Limits) -> StreamedText:
         """Create an empty streamed text with the text settings of this request."""
         return StreamedText(
             limits, self.filter_name, self.pause_s(limits), pronunciations=self.pronunciations, tags=self.tags

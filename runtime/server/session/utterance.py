@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from runtime.errors import SpeechError
 from runtime.request import Reference, SpeechRequest
 from runtime.server.session.commands import Append, Cancel, Command, FinishText, Flush, Submit
-from runtime.server.text.filter import FilterName, text_filter
+from runtime.server.text.filter import FilterName, create_text_filter
 from runtime.server.text.pronunciations import Pronunciation, dictionary_for
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import check_text
@@ -72,7 +72,7 @@ class StreamedText:
         self._limits = limits
         self._param = param  # Name of the field with the text, which is used in error messages.
         self._chars = 0
-        self._filter = text_filter(filter_name, dictionary_for(pronunciations, limits, tags=tags), spells=spells)
+        self._filter = create_text_filter(filter_name, dictionary_for(pronunciations, limits, tags=tags), spells=spells)
         # Seconds without new text after which the received text is spoken. None if a pause of the client has no effect.
         self._pause_s = pause_s
         self._tail = ""

@@ -91,7 +91,7 @@ class PiecewiseFilter:
             sleep_if_throttled()
 
 
-def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spells: bool = False) -> TextFilter:
+def create_text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spells: bool = False) -> TextFilter:
     """Create the text filter with this name, followed by the replacements of `dictionary`.
 
     Args:
@@ -122,7 +122,7 @@ def filter_text(
         dictionary: Function that returns the pronunciations, or None.
         spells: True to spell the content of ``<spell>`` tags.
     """
-    growing = text_filter(name, dictionary(), spells=spells)
+    growing = create_text_filter(name, dictionary(), spells=spells)
     for piece in _pieces(text):
         yield growing.add(piece)
     yield growing.finish()

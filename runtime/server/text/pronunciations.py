@@ -64,7 +64,7 @@ class HasDictionaries(Protocol):
         ...
 
 
-def all_words(request: HasDictionaries, library: VoiceLibrary) -> list[Pronunciation]:
+def all_pronunciations(request: HasDictionaries, library: VoiceLibrary) -> list[Pronunciation]:
     """Return the pronunciations of the request, then the entries of its dictionaries.
 
     Thread: event loop. A dictionary file of at most 0.5 MB is read if it is not cached.

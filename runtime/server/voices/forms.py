@@ -26,7 +26,7 @@ from runtime.settings import Limits
 from runtime.shared.names import checked_name, checked_tags, new_id
 from runtime.shared.reference import read_reference
 from runtime.shared.strict_json import parse_object
-from runtime.voices.other_files import DemoVoice, VoiceboxProfile, is_other_file, read_other_file
+from runtime.voices.other_files import DemoVoice, VoiceboxProfile, is_foreign_voice_file, read_foreign_voice_file
 from runtime.voices.recording_check import RecordingCheck, check_recording, prepare_recording, require_speech
 from runtime.voices.voice import Consent, Voice, VoiceChanges, to_pcm
 from runtime.voices.voice_file import (
@@ -103,11 +103,11 @@ def check_form_recording(form: VoiceForm, limits: Limits) -> RecordingCheck:
 
 
 def _imported(file: bytes, form: VoiceForm, consent: Consent | None, limits: Limits) -> Voice:
-    if is_other_file(file):
+    if is_foreign_voice_file(file):
         if consent is None:
             raise ConsentRequired(param="consent")
         with _about("file"):
-            return _converted(read_other_file(file, limits), form, consent, limits)
+            return _converted(read_foreign_voice_file(file, limits), form, consent, limits)
     with _about("file"):
         voice = read_voice(file)
     seconds = len(voice.reference) / SAMPLE_RATE

@@ -47,7 +47,7 @@ from runtime.shared.names import is_blend
 from runtime.shared.port.errors import trailing_slash_error
 from runtime.shared.port.limits import whole_body
 from runtime.voices.checks import Advice
-from runtime.voices.listing import VoiceFileProblem, file_of
+from runtime.voices.listing import VoiceFileProblem, file_name_of
 from runtime.voices.owner_libraries import OwnerLibrary
 from runtime.voices.recording_check import RecordingCheck
 from runtime.voices.voice import VoiceChanges, to_pcm
@@ -139,7 +139,11 @@ def voices_router(host: EngineHost) -> APIRouter:
         if format not in ("", "voicebox"):
             raise InvalidConfig(where="format", why="it must be voicebox", param="format")
         if format:
-            media_type, suffix, data = "application/zip", "zip", await host.run_in_worker(profile_of, library, card)
+            media_type, suffix, data = (
+                "application/zip",
+                "zip",
+                await host.run_in_worker(export_voicebox_profile, library, card),
+            )
         else:
             media_type, suffix = "application/octet-stream", "voice"
             data = await host.run_in_worker(library.export, card.id)
@@ -151,7 +155,7 @@ def voices_router(host: EngineHost) -> APIRouter:
     async def voice_audio(request: Request, name: str) -> Response:
         """Return the reference audio of a stored voice as a WAV file."""
         library, card = find_voice(request, name)
-        return Response(await host.run_in_worker(wav_of, library, card.id), media_type="audio/wav")
+        return Response(await host.run_in_worker(export_wav, library, card.id), media_type="audio/wav")
 
     @router.api_route(VOICES + "/{name:path}", methods=GET)
     @describe_operation(response=StoredVoice, refusals=VOICE_ERRORS)
@@ -166,7 +170,7 @@ def voices_router(host: EngineHost) -> APIRouter:
         edit = await read_edit(request, host.settings.limits)
         library, card = find_changeable_voice(request, name)
         if edit.name is not None and edit.name != card.name:
-            check_free(edit.name, speakers())
+            check_voice_name(edit.name, speakers())
         return describe_voice(library, await host.run_in_worker(library.change, card.id, edit))
 
     @router.delete(VOICES + "/{name:path}")
@@ -182,7 +186,7 @@ def voices_router(host: EngineHost) -> APIRouter:
     return router
 
 
-def check_free(name: str, speakers: list[str]) -> None:
+def check_voice_name(name: str, speakers: list[str]) -> None:
     """Check that a new voice name neither equals nor looks like the name of a speaker.
 
     Names that look like a blend are refused. The names "." and ".." are also refused, because clients remove them from
@@ -207,14 +211,14 @@ def store_voice(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers
     Thread: a worker.
     """
     voice = voice_from_form(form, limits)
-    check_free(voice.name, speakers)
+    check_voice_name(voice.name, speakers)
     old = library.own.find(voice.name) if form.replaces else None
     if old is not None:
         return library.add(voice, replace_id=old.id)
     return library.add(voice) if form.voice_file is None else library.import_(voice)
 
 
-def wav_of(library: VoiceLibrary, voice_id: str) -> bytes:
+def export_wav(library: VoiceLibrary, voice_id: str) -> bytes:
     """Return the reference audio of a stored voice as a WAV file.
 
     Raises:
@@ -234,7 +238,7 @@ def wav_of(library: VoiceLibrary, voice_id: str) -> bytes:
     return file.getvalue()
 
 
-def profile_of(library: VoiceLibrary, card: VoiceCard) -> bytes:
+def export_voicebox_profile(library: VoiceLibrary, card: VoiceCard) -> bytes:
     """Return a stored voice as a ZIP file that the program voicebox can import.
 
     Raises:
@@ -246,7 +250,7 @@ def profile_of(library: VoiceLibrary, card: VoiceCard) -> bytes:
     members: dict[str, str | bytes] = {
         "manifest.json": json.dumps({"version": "1.0", "profile": profile, "has_avatar": False}),
         "samples.json": json.dumps({f"{card.id}.wav": card.transcript or ""}),
-        f"samples/{card.id}.wav": wav_of(library, card.id),
+        f"samples/{card.id}.wav": export_wav(library, card.id),
     }
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -267,7 +271,7 @@ async def read_edit(request: Request, limits: Limits) -> VoiceChanges:
 
 def describe_voices(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
     """Return the response that lists all voices, in the formats of vLLM-Omni and OpenAI."""
-    shadowed = [file_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
+    shadowed = [file_name_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
     problems = (*library.problems(), *(VoiceFileProblem(file, SHADOWED) for file in shadowed))
     return {
         "object": "list",

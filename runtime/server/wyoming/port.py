@@ -14,7 +14,7 @@ from runtime.errors import RateLimited, SpeechError
 from runtime.server.caller import CALLER, Caller
 from runtime.server.engine_host import EngineHost
 from runtime.server.rate_limit import RateLimit
-from runtime.server.websocket_routes import new_id, session_arguments, speak
+from runtime.server.websocket_routes import new_id, serve_session, session_arguments
 from runtime.server.wyoming import messages
 from runtime.server.wyoming.announcement import announce_port, check_announcement_support
 from runtime.server.wyoming.event_socket import EventSocket
@@ -97,7 +97,7 @@ class WyomingPort:
         try:
             self._check(address)
         except SpeechError as error:
-            self._host.metrics.refused(error.code)
+            self._host.metrics.count_refusal(error.code)
             with suppress(WebSocketDisconnect):
                 await socket.send_text(json.dumps(messages.error(error)))
                 await socket.close()
@@ -105,7 +105,7 @@ class WyomingPort:
             CALLER.set(Caller(address, wait_s=partial(self._rate_limit.wait_s, address.encode())))
             with self._caps.holding(address):
                 dialect = WyomingSession(**session_arguments(self._host, socket))
-                await speak(socket, self._host, dialect, name=DIALECT, session_id=new_id())
+                await serve_session(socket, self._host, dialect, name=DIALECT, session_id=new_id())
         finally:
             await socket.leave()
 

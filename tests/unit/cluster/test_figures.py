@@ -14,8 +14,8 @@ def test_metrics_contain_each_replica_and_the_sums() -> None:
     for name, active, refusals in (("a", 3, 2), ("b", 1, 0)):
         metrics = ServerMetrics()
         for _ in range(refusals):
-            metrics.refused("overloaded")
-        pages[name] = metrics.page(EngineLoad(slots=4, active=active, waiting=0, frames=10 * active)).decode()
+            metrics.count_refusal("overloaded")
+        pages[name] = metrics.format_page(EngineLoad(slots=4, active=active, waiting=0, frames=10 * active)).decode()
     read = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(summed(pages).decode())

@@ -93,7 +93,7 @@ def test_ray_serve_accepts_the_configurations() -> None:
 def test_dashboard_queries_only_existing_metrics() -> None:
     metrics = ServerMetrics()
     load = EngineLoad(slots=4, active=0, waiting=0)
-    page = summed({"a": metrics.page(load).decode()}).decode()
+    page = summed({"a": metrics.format_page(load).decode()}).decode()
     known = set(re.findall(r"^# TYPE (\S+)", page, re.M))
     dashboard = json.loads((DEPLOY / "grafana.json").read_text(encoding="utf-8"))
     asked = {

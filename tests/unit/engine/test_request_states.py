@@ -12,7 +12,7 @@ from pathlib import Path
 from runtime.engine.engine import Engine
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Finished, Mode, SpeechEvent
-from runtime.server.session.commands import Append, AudioMessage, FinishText, Recall, Submit
+from runtime.server.session.commands import Append, AudioMessage, FinishText, ReadStoredVoice, Submit
 from tests.support.engines import MAX_TICKS, EventRecorder, VirtualClock, cloned, core_of, engine_of
 from tests.support.late_device import LateDevice
 from tests.unit.server.native.driver import Driver, two_voices
@@ -104,7 +104,7 @@ def test_request_waits_only_in_the_documented_states(cloner: Checkpoint) -> None
     path.driver.send("input.text", text="Hello world, the old phone is slow.")
     path.driver.send("input.done")
     path.record_places()
-    (recall,) = [command for command in path.driver.commands if isinstance(command, Recall)]
+    (recall,) = [command for command in path.driver.commands if isinstance(command, ReadStoredVoice)]
     path.driver.decoded(recall.upload, two_voices().reference(recall.voice_id))
     path.execute_commands()
     for _ in range(MAX_TICKS):

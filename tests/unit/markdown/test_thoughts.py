@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.markdown.thoughts import GrowingThoughts, without_thoughts
-from runtime.server.text.filter import text_filter
+from runtime.server.text.filter import create_text_filter
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_text_after_a_tag_is_emitted_immediately() -> None:
 
 
 def test_markdown_filter_leaves_out_thoughts() -> None:
-    spoken = text_filter("markdown")
+    spoken = create_text_filter("markdown")
     assert (spoken.add("<think>Plan: *wave*.</think>\n\n**Hello** there.") + spoken.finish()).strip() == "Hello there."
-    plain = text_filter("none")
+    plain = create_text_filter("none")
     assert plain.add("<think>Hm.</think>") + plain.finish() == "<think>Hm.</think>"
 
 

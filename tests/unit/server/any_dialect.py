@@ -9,7 +9,17 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from runtime.errors import BadReferenceAudio, GenerationFailed, Overloaded
 from runtime.request import Broken, RequestStats, WaitingForText
-from runtime.server.session.commands import Append, Cancel, Close, Decode, FinishText, Flush, Played, Recall, Submit
+from runtime.server.session.commands import (
+    Append,
+    Cancel,
+    Close,
+    DecodeReference,
+    FinishText,
+    Flush,
+    Played,
+    ReadStoredVoice,
+    Submit,
+)
 from runtime.settings import Limits
 from tests.unit.server.dialects import REFERENCE, Clock
 from tests.unit.server.driver import SessionDriver
@@ -56,7 +66,7 @@ class AnyDialect(RuleBasedStateMachine):
                     self.running[number] = False
                 case Cancel(number):
                     del self.running[number]
-                case Decode(number) | Recall(number):
+                case DecodeReference(number) | ReadStoredVoice(number):
                     self.reading.append(number)
                 case Played(number):
                     assert number in self.running

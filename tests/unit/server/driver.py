@@ -14,10 +14,10 @@ from runtime.server.session.commands import (
     Cancel,
     Close,
     Command,
-    Decode,
+    DecodeReference,
     EncodedMessage,
     FinishText,
-    Recall,
+    ReadStoredVoice,
     Submit,
     TextMessage,
 )
@@ -107,8 +107,8 @@ class SessionDriver:
         return sent_text
 
     @property
-    def uploads(self) -> list[Decode | Recall]:
-        return [command for command in self.commands if isinstance(command, Decode | Recall)]
+    def uploads(self) -> list[DecodeReference | ReadStoredVoice]:
+        return [command for command in self.commands if isinstance(command, DecodeReference | ReadStoredVoice)]
 
     def pop_messages(self) -> list[Any]:
         """Take all pending messages to the client, as dicts, bytes and Close objects."""

@@ -19,7 +19,7 @@ from runtime.server.engine_host import EngineHost
 from runtime.server.native.session import NativeSession
 from runtime.server.session.dialect import Dialect
 from runtime.server.speech_engine import Progress
-from runtime.server.websocket_routes import speak
+from runtime.server.websocket_routes import serve_session
 from runtime.settings import Limits, ServerSettings, Settings
 from tests.support.library import MemoryLibrary
 from tests.support.scripted_engine import ScriptedEngine
@@ -89,7 +89,7 @@ async def session(
         server="test",
         clock=asyncio.get_running_loop().time,
     )
-    serving = asyncio.create_task(speak(websocket, host, dialect or native, name="voicewright", session_id="s"))
+    serving = asyncio.create_task(serve_session(websocket, host, dialect or native, name="voicewright", session_id="s"))
     if dialect is None:
         await client.hears("session.created")
     yield client, engine, host
@@ -158,7 +158,7 @@ async def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> No
         assert (close["code"], close["reason"]) == (1008, "slow_reader")
         assert ("cancel", 101) in engine.commands
 
-    assert b'voicewright_refusals_total{code="slow_reader"} 1.0' in host.metrics.page(None)
+    assert b'voicewright_refusals_total{code="slow_reader"} 1.0' in host.metrics.format_page(None)
 
 
 async def test_refused_sentences_do_not_block_the_event_loop() -> None:
@@ -189,7 +189,7 @@ async def test_engine_refusal_is_sent_and_counted() -> None:
             (error,) = await client.hears("error")
             assert (error["code"], error["context_id"]) == (code or "generation_failed", "default")
 
-    page = host.metrics.page(None)
+    page = host.metrics.format_page(None)
     assert b'voicewright_refusals_total{code="overloaded"} 1.0' in page
     assert b'voicewright_refusals_total{code="generation_failed"} 1.0' in page
 

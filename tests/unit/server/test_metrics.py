@@ -23,14 +23,14 @@ def read(metrics: ServerMetrics, load: EngineLoad | None = None) -> dict[tuple[s
     """
     return {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
-        for family in text_string_to_metric_families(metrics.page(load).decode())
+        for family in text_string_to_metric_families(metrics.format_page(load).decode())
         for sample in family.samples
     }
 
 
 def test_finished_request_is_counted_with_its_statistics() -> None:
     metrics = ServerMetrics()
-    metrics.ended(CLONE, Finished(stop_reason=StopReason.EOS, stats=STATS))
+    metrics.record_ended_request(CLONE, Finished(stop_reason=StopReason.EOS, stats=STATS))
     values = read(metrics)
     assert values["voicewright_requests_total", "openai", "base", "eos"] == 1
     assert values["voicewright_audio_seconds_total", "openai", "base"] == 2
@@ -44,10 +44,10 @@ def test_finished_request_is_counted_with_its_statistics() -> None:
 def test_runaways_cancels_and_failures_are_counted_separately() -> None:
     metrics = ServerMetrics()
     guarded = RequestStats(audio_s=1, guard=Guard.REPETITION)
-    metrics.ended(CLONE, Finished(stop_reason=StopReason.RUNAWAY, stats=guarded))
-    metrics.ended(CLONE, Finished(stop_reason=StopReason.CANCELLED, stats=RequestStats()))
-    metrics.ended(CLONE, Broken(GenerationFailed(), RequestStats()))
-    metrics.refused("overloaded")
+    metrics.record_ended_request(CLONE, Finished(stop_reason=StopReason.RUNAWAY, stats=guarded))
+    metrics.record_ended_request(CLONE, Finished(stop_reason=StopReason.CANCELLED, stats=RequestStats()))
+    metrics.record_ended_request(CLONE, Broken(GenerationFailed(), RequestStats()))
+    metrics.count_refusal("overloaded")
     values = read(metrics)
     assert values["voicewright_guard_hits_total", "repetition"] == 1
     for outcome in ("runaway", "cancelled", "generation_failed"):
@@ -59,7 +59,7 @@ def test_runaways_cancels_and_failures_are_counted_separately() -> None:
 
 def test_session_and_load_gauges_show_the_current_values() -> None:
     metrics = ServerMetrics()
-    with metrics.session("omni"), metrics.session("omni"):
+    with metrics.count_open_session("omni"), metrics.count_open_session("omni"):
         values = read(
             metrics, EngineLoad(slots=8, active=3, waiting=2, waiting_for_text=1, free_bytes=5, total_bytes=9)
         )

@@ -10,7 +10,7 @@ import pytest
 
 from runtime.errors import Draining, GenerationFailed, Overloaded, VoiceNotFound
 from runtime.request import OTHER_SPEAKER, Broken, Mode, Queued, RequestStats, StopReason, WaitingForText
-from runtime.server.session.commands import Append, FinishText, Flush, Recall, Submit, TextMessage
+from runtime.server.session.commands import Append, FinishText, Flush, ReadStoredVoice, Submit, TextMessage
 from runtime.settings import Limits
 from tests.unit.server.dialects import STORED, Clock, DialectDriver, cartesia
 
@@ -337,7 +337,7 @@ def test_unknown_model_names_select_the_default_checkpoint() -> None:
     driver.send(generation(context="b", model_id="sonic-english"))
     driver.send(generation(context="d", model_id="clone", voice={"mode": "id", "id": "grandmother"}))
     assert [submit.request.mode for submit in driver.submitted] == [Mode.CUSTOM_VOICE] * 2
-    assert driver.uploads == [Recall(1, "v1", "voice.id")]
+    assert driver.uploads == [ReadStoredVoice(1, "v1", "voice.id")]
 
 
 def test_voice_may_be_given_as_an_id_string() -> None:

@@ -20,7 +20,15 @@ from runtime.errors import (
 from runtime.request import OTHER_SPEAKER, Mode, Sampling
 from runtime.server.elevenlabs import messages
 from runtime.server.elevenlabs.schema import PREMADE, ClientMessage, read, read_socket_options, synthesis_options
-from runtime.server.session.commands import Append, EncodedMessage, FinishText, Flush, Recall, Submit, TextMessage
+from runtime.server.session.commands import (
+    Append,
+    EncodedMessage,
+    FinishText,
+    Flush,
+    ReadStoredVoice,
+    Submit,
+    TextMessage,
+)
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.settings import Limits
 from tests.unit.server.dialects import STORED, Clock, DialectDriver, elevenlabs
@@ -438,7 +446,7 @@ def test_voice_id_in_the_url_selects_the_voice() -> None:
     assert driver.submitted[0].request.voice == "bert"
     driver = elevenlabs(voice="Grandmother", model_id="eleven_flash_v2_5")
     spoken(driver, "Hi ", "there.", context_id="c")
-    assert driver.uploads == [Recall(1, "v1", "voice_id")]
+    assert driver.uploads == [ReadStoredVoice(1, "v1", "voice_id")]
     driver.dialect.on_reference(1, STORED)
     driver.gather()
     assert driver.submitted[0].request.mode is Mode.BASE

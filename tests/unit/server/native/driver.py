@@ -14,7 +14,7 @@ from runtime.request import (
 from runtime.server.native.session import NativeSession
 from runtime.server.session.commands import (
     Append,
-    Decode,
+    DecodeReference,
     FinishText,
     Flush,
     Submit,
@@ -76,8 +76,8 @@ class Driver(SessionDriver):
         return self.submitted[-1].utterance
 
     @property
-    def decodes(self) -> list[Decode]:
-        return self.commands_of(Decode)
+    def decodes(self) -> list[DecodeReference]:
+        return self.commands_of(DecodeReference)
 
     def sent_texts(self, number: int) -> list[str | None]:
         """Return the text commands of an utterance, in order.

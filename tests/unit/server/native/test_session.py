@@ -10,7 +10,7 @@ import pytest
 
 from runtime.errors import BadReferenceAudio, Draining, EmptyText, NonFiniteOutput, Overloaded, VoiceNotFound
 from runtime.request import Broken, Layout, Mode, Queued, RequestStats, Sampling, Split, StopReason
-from runtime.server.session.commands import Played, Recall
+from runtime.server.session.commands import Played, ReadStoredVoice
 from runtime.settings import Limits
 from tests.unit.server.native.driver import REFERENCE, Driver, ready, two_voices
 
@@ -150,7 +150,7 @@ def test_stored_voice_is_found_by_name_or_id(
 ) -> None:
     driver = ready(voice=name, **config)
     (recall,) = driver.commands
-    assert isinstance(recall, Recall)
+    assert isinstance(recall, ReadStoredVoice)
     driver.send("input.text", text="Hello.")
     driver.send("input.done")
     assert not driver.submitted

@@ -9,7 +9,7 @@ import pytest
 
 from runtime.errors import BadReferenceAudio, Draining, GenerationFailed, Overloaded, QueueTimeout, UnsupportedLanguage
 from runtime.request import Broken, Layout, Mode, Queued, RequestStats, Split
-from runtime.server.session.commands import AudioMessage, Close, Decode, Recall
+from runtime.server.session.commands import AudioMessage, Close, DecodeReference, ReadStoredVoice
 from runtime.settings import Limits
 from tests.unit.server.dialects import REFERENCE, STORED, Clock, DialectDriver, omni
 
@@ -234,7 +234,7 @@ def test_next_utterance_may_be_sent_while_one_is_speaking() -> None:
 
 def test_reference_audio_is_decoded_once_and_awaited() -> None:
     driver = configured(task_type="Base", ref_audio="AAAA", ref_text="The words.", **STREAM)
-    assert driver.uploads == [Decode(1, "AAAA")]
+    assert driver.uploads == [DecodeReference(1, "AAAA")]
     say(driver, "One.")
     assert driver.submitted == []
     driver.dialect.on_reference(1, REFERENCE)
@@ -250,7 +250,7 @@ def test_reference_audio_is_decoded_once_and_awaited() -> None:
 
 def test_stored_voice_uses_its_own_transcript() -> None:
     driver = configured(voice="grandmother", **STREAM)
-    assert driver.uploads == [Recall(1, "v1")]
+    assert driver.uploads == [ReadStoredVoice(1, "v1")]
     driver.dialect.on_reference(1, STORED)
     say(driver, "One.")
     request = driver.submitted[0].request
