@@ -1,7 +1,22 @@
 """Format of voice files: one voice in a portable safetensors file.
 
-A file is strictly validated when it is read. docs/guide.md describes the format. This module uses neither torch nor
-pickle.
+A file is strictly validated when it is read: it has known fields only, finite numbers and a correct checksum. This
+module uses neither torch nor pickle.
+
+Tensors:
+    reference: int16 [N], the recording, mono, 24 kHz, at most 120 s. Version 3 has none.
+    prompt.<fingerprint>.x_vector: float32 [H], speaker embedding by the checkpoint of that fingerprint.
+    prompt.<fingerprint>.codes: int64 [frames, codebooks], codes for cloning with a transcript.
+
+Metadata:
+    format: "voicewright.voice".
+    version: "1", "2" (with tags), or "3" (one prompt with the fingerprint "imported", and no recording).
+    id: 32 hexadecimal digits.
+    name: 1 to 64 characters.
+    language: As in a request.
+    created_at: Unix time in seconds.
+    sha256: Digest of the other metadata (sorted JSON, ASCII), then `NAME DTYPE [SIZES]` and the bytes of each tensor.
+    tags, description, transcript, consent, provenance, advice: Optional.
 """
 
 from __future__ import annotations

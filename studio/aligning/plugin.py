@@ -1,4 +1,10 @@
-"""Aligner interface, and discovery of installed aligners (docs/guide.md)."""
+"""Aligner interface, and discovery of installed aligners.
+
+A package registers its function `align` as an aligner with these lines in pyproject.toml:
+
+    [project.entry-points."voicewright.aligners"]
+    mine = "my_aligner:align"
+"""
 
 from __future__ import annotations
 

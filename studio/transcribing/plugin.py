@@ -1,4 +1,18 @@
-"""Interface and loading of speech recognisers (docs/guide.md)."""
+"""Interface and loading of speech recognisers.
+
+VOICEWRIGHT_TRANSCRIBER=my_recogniser:create selects this recogniser in my_recogniser.py on PYTHONPATH:
+
+    from studio.transcribing.plugin import Transcript
+
+    class Recogniser:
+        name = "mine"
+
+        def transcribe(self, samples, language):
+            return Transcript("the text", "en")
+
+    def create():
+        return Recogniser()
+"""
 
 from __future__ import annotations
 
