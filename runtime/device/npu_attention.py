@@ -14,9 +14,11 @@ from torch import Tensor
 from runtime.errors import AttentionRefused, DeviceUnavailable
 
 # Modes of the attention mask. In contrast to torch, the mask is True for keys to which a query does not attend.
-EXPLICIT_MASK_MODE = 0  # Mode 0: the given mask is used. Without a mask, every query attends to every key.
-# Mode 3: a causal mask that is aligned to the last query and key. Mode 2 would align the mask to the first query and
-# key.
+# Mode 0: the given mask is used. Without a mask, every query attends to every key. One new position whose keys are all
+# valid needs no mask.
+EXPLICIT_MASK_MODE = 0
+# Mode 3: a causal mask that is aligned to the last query and key, for prefill chunks and the first pass of the code
+# predictor. Mode 2 would align it to the first query and key, which gives wrong results after cached keys.
 BOTTOM_RIGHT = 3
 COMPRESSED_MASK_SIZE = 2048  # Width and height of the mask that mode 3 expects for any number of queries and keys.
 
