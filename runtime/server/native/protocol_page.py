@@ -19,7 +19,7 @@ conversation and explains contexts. `GET /v1/audio/speech/stream/schema` returns
 <!-- Written by tools/protocol_page.py from runtime/server/native/schema.py and messages.py. Do not edit. -->
 
 Every message except `session.close` and `ping` may have `context_id`, the name of its utterance (by default
-`default`). The server sends it with every message about an utterance.
+`default`). The server sends it with every message about an utterance. A field with the default `null` may be null.
 """
 
 _CONTEXT_ID_FIELD = "context_id"  # The page describes this field only in its first paragraph.
@@ -70,6 +70,8 @@ def _table(described: dict[str, Any], defs: dict[str, Any], side: str) -> Iterat
     for name, field in fields.items():
         default = "required" if name in required else f"`{_json(field['default'])}`" if "default" in field else ""
         kind = _type(field, defs) if from_client or name in required else f"{_type(field, defs)}, if it applies"
+        if default == "`null`":
+            kind = kind.removesuffix(" or null")
         cells = [f"`{name}`", kind, *([default] if from_client else []), field.get("description", "")]
         yield f"| {' | '.join(cells)} |"
     yield ""
