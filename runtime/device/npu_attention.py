@@ -1,7 +1,8 @@
 """Attention over the slots of the KV cache with Ascend's operators.
 
 The operators need contiguous keys and an attention mask. All operators run on the AI cores. Keys and values are written
-with one index into the flattened cache and read in blocks of positions (docs/npu.md).
+with one index into the flattened cache and read in blocks of positions, because CANN runs other forms of indexing on
+the AI CPU.
 """
 
 from __future__ import annotations
