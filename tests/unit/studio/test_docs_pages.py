@@ -10,6 +10,8 @@ from starlette.testclient import TestClient
 
 from studio.routes.docs import DOCS, docs_routes
 
+MAX_DOCS_BYTES = 190_000  # The limit applies to all pages together.
+
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
@@ -27,6 +29,10 @@ def test_sections_of_the_open_page_are_listed_below_its_name(client: TestClient)
     navigation = client.get("/docs/deploy").text.partition("<main>")[0]
     assert '<li><a href="#behind-a-proxy">Behind a proxy</a></li>' in navigation
     assert "#openai" not in navigation
+
+
+def test_pages_together_do_not_exceed_their_size_limit() -> None:
+    assert sum(path.stat().st_size for path in DOCS.glob("*.md")) <= MAX_DOCS_BYTES
 
 
 def test_every_table_column_has_a_heading(client: TestClient) -> None:
