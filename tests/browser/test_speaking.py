@@ -177,7 +177,7 @@ def test_leaving_the_page_frees_the_slot(app: App, studio: Page) -> None:
     until(lambda: active_slots(app) == 0, FREED_S)
 
 
-def test_locked_seed_repeats_the_take_and_unlocked_seed_changes_it(app: App, studio: Page) -> None:
+def test_locked_seed_repeats_the_take_and_unlocked_seed_changes_the_take(app: App, studio: Page) -> None:
     def take() -> tuple[int, NDArray[np.int16]]:
         record = kept_take(studio, SHORT)
         return seed(studio), np.frombuffer(sound_of(app, record), "<i2")

@@ -96,7 +96,7 @@ def test_rate_one_outputs_samples_unchanged(node: Node) -> None:
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_silence_is_stretched_too(node: Node, rate: float) -> None:
+def test_silence_is_stretched_like_speech(node: Node, rate: float) -> None:
     pcm = np.zeros(48_000, np.int16)
     sound = stretched(node, pcm, rate)
     assert sound.size * rate == pytest.approx(pcm.size, rel=0.01)

@@ -49,7 +49,7 @@ def say(models: dict[str, str], *args: str, mode: str = "custom_voice") -> int:
 
 
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
-def test_each_mode_writes_its_audio_and_codes(
+def test_say_command_writes_audio_and_codes_in_every_mode(
     models: dict[str, str], tmp_path: Path, reference: Path, mode: str
 ) -> None:
     own = {
@@ -155,7 +155,9 @@ def test_full_disk_error_is_one_line(models: dict[str, str], option: str) -> Non
     assert all(line.startswith("voicewright: ") for line in (*notes, complaint))
 
 
-def test_equal_seeds_repeat_the_audio_and_different_seeds_change_it(models: dict[str, str], tmp_path: Path) -> None:
+def test_equal_seeds_give_equal_audio_and_different_seeds_give_different_audio(
+    models: dict[str, str], tmp_path: Path
+) -> None:
     takes = []
     for name, seed in (("a", "5"), ("b", "5"), ("c", "6")):
         path = tmp_path / f"{name}.npy"

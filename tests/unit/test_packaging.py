@@ -130,7 +130,7 @@ def test_documentation_installs_no_unregistered_package_name() -> None:
     assert install_command.search("pip install -U voicewright-client")
 
 
-def test_docker_image_contains_what_the_wheel_needs() -> None:
+def test_docker_image_contains_every_file_that_the_wheel_needs() -> None:
     ignored = (ROOT / ".dockerignore").read_text().split()
     kept = {
         "app.py",

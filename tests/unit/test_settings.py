@@ -149,7 +149,7 @@ def test_value_outside_the_choices_is_refused(setting: Any) -> None:
         Settings.from_env({setting.metadata["env"]: "sometimes"})
 
 
-def test_shape_pairs_are_parsed_and_anything_else_is_refused() -> None:
+def test_shape_pairs_are_parsed_and_invalid_pairs_are_refused() -> None:
     assert EngineSettings(sound_graphs=PATTERNED["sound_graphs"]).code2wav_graph_shapes == ((16, 32), (4, 8))
     assert EngineSettings().code2wav_graph_shapes == ()
     for text in ("32", "32x", "0x4", "8x4,", "8 x 4", "8x4;1x1", "1000x1"):

@@ -150,7 +150,7 @@ async def test_cancel_wakes_a_waiting_reader(server: RunningServer) -> None:
         assert await asyncio.wait_for(waiting, 60) == b""
 
 
-async def test_refusal_has_code_sentence_and_field(server: RunningServer) -> None:
+async def test_refusal_error_has_its_code_sentence_and_field(server: RunningServer) -> None:
     async with connect(server.http) as client:
         bad, good = await client.speak("Hello.", voice="nobody", **VOICE), await client.speak("Hello.", **VOICE)
         with pytest.raises(SpeechRefused, match="no voice of that name") as caught:
@@ -234,7 +234,7 @@ def test_client_and_runtime_agree_on_the_wire_format() -> None:
     "url",
     ["http://h:1/base", "ws://h:1/base/", "http://h:1/base/v1", "ws://h:1/base/v1/audio/speech/stream"],
 )
-def test_url_may_be_the_server_or_its_route(url: str) -> None:
+def test_client_accepts_the_url_of_the_server_or_of_its_route(url: str) -> None:
     assert voicewright.wire.base_address(url) == "http://h:1/base"
     assert voicewright.wire.socket_address(url) == "ws://h:1/base/v1/audio/speech/stream"
     assert voicewright.wire.socket_address("https://h/?ticket=once") == "wss://h/v1/audio/speech/stream?ticket=once"

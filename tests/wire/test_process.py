@@ -58,7 +58,7 @@ def process(folder_of: FolderOf) -> Iterator[tuple[subprocess.Popen[str], str]]:
         child.communicate()
 
 
-def test_health_ready_and_model_routes_respond(server: RunningServer) -> None:
+def test_health_and_ready_routes_return_the_server_state(server: RunningServer) -> None:
     server.wait_until_idle()  # Requests of earlier tests may still be running.
     for method in ("GET", "HEAD"):
         assert httpx.request(method, f"{server.http}/health").status_code == 200
@@ -203,7 +203,7 @@ async def test_dead_engine_is_reported_to_all_requests_and_ends_the_process(fold
         assert server.exit_status == 70
 
 
-async def test_loading_state_is_reported(folder_of: FolderOf) -> None:
+async def test_health_and_ready_routes_report_a_loading_checkpoint(folder_of: FolderOf) -> None:
     """The server starts to listen before the checkpoint is loaded.
 
     In this test, loading waits until a lock is released.

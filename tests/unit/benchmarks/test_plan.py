@@ -48,7 +48,7 @@ def test_request_rate_only_scales_the_arrival_times() -> None:
     assert slow == pytest.approx([10 * at for at in fast])
 
 
-def test_thousand_texts_are_unique() -> None:
+def test_thousand_texts_of_a_load_plan_are_unique() -> None:
     texts = sentences()
     assert len(set(texts)) == len(texts) == 1000
     assert all(text[0].isupper() and text.endswith(".") and text.isascii() for text in texts)

@@ -28,7 +28,7 @@ def test_soak_report_contains_the_violation(report: SoakReport, promise: str) ->
     assert found.startswith(promise)
 
 
-def test_audio_after_a_cancel_is_counted() -> None:
+def test_audio_after_a_cancel_is_reported_as_a_violation() -> None:
     report = SoakReport(leaked_slots=0)
     report.note_error(RequestTrace(0, 0, outcome=RequestOutcome.FAILED, code="audio_after_cancel"))
     assert report.broken() == ["audio came after a cancel"]

@@ -96,7 +96,7 @@ def test_int4_product_of_any_shape_equals_the_numpy_reference(M: int, N: int, gr
     magnitude=st.sampled_from((0.0, 1e-38, 0.02, 1e30)),
     seed=st.integers(0, 2**30),
 )
-def test_weights_quantized_in_cpp_equal_those_of_torch(
+def test_weights_quantized_in_cpp_equal_weights_quantized_by_torch(
     sizes: tuple[int, int], dtype: torch.dtype, magnitude: float, seed: int
 ) -> None:
     """The weights include ties in rounding, groups of equal weights, and denormal numbers."""

@@ -178,7 +178,7 @@ def test_queue_timeout_reports_when_to_retry(quick: Checkpoint) -> None:
     assert isinstance(later.end, Finished)
 
 
-def test_queue_timeout_with_a_free_slot_serves_the_request(quick: Checkpoint) -> None:
+def test_request_at_its_queue_timeout_is_served_if_a_slot_is_free(quick: Checkpoint) -> None:
     """A slot becomes free in a tick that takes longer than the queue timeout."""
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=0.0))
@@ -190,7 +190,7 @@ def test_queue_timeout_with_a_free_slot_serves_the_request(quick: Checkpoint) ->
     assert len(recorder.codes) == 2
 
 
-def test_refusal_reports_when_a_place_may_be_free(quick: Checkpoint) -> None:
+def test_refusal_reports_when_a_queue_place_may_be_free(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, max_waiting=1, clock=clock)
     engine.submit(custom_voice(max_frames=3), EventRecorder())

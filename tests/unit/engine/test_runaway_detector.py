@@ -74,7 +74,7 @@ def test_near_silence_is_detected_after_three_seconds(sizes: tuple[int, ...]) ->
     assert detector.last_audible_frame == 19
 
 
-def test_last_audible_frame_is_correct_if_sound_returns_in_the_same_chunk() -> None:
+def test_last_audible_frame_is_found_if_sound_returns_in_the_same_chunk() -> None:
     pcm = sound(10) + sound(SILENT_FRAMES, -80) + sound(16)
     guard, _, detector = listened(speech_codes(10 + SILENT_FRAMES + 16), pcm, (16,))
     assert guard is Guard.SILENCE

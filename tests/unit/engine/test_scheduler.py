@@ -319,7 +319,7 @@ def test_chunk_with_a_full_buffer_waits_for_half_of_the_other_rows() -> None:
     assert asked(scheduler, table) == [(False, [0, 2], [16, 16])]
 
 
-def test_single_row_does_not_wait_for_a_batch() -> None:
+def test_chunk_of_a_single_row_does_not_wait_for_a_batch() -> None:
     assert asked(*scheduler_with_pending(16)) == [(False, [0], [16])]
 
 
@@ -367,7 +367,7 @@ def test_first_chunks_and_rows_without_text_do_not_wait() -> None:
     assert asked(scheduler, table) == [(True, [2], [1]), (False, [1], [3])]
 
 
-def test_final_chunks_join_a_larger_call() -> None:
+def test_final_chunks_are_decoded_in_a_larger_code2wav_call() -> None:
     scheduler, table = scheduler_with_pending(5, 16, 9, 3)
     table.ended[[0, 2]], table.speaking[[0, 2]] = True, False
     assert asked(scheduler, table) == [(False, [0, 1, 2], [5, 16, 9])]

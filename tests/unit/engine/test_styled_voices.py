@@ -68,7 +68,7 @@ def test_both_checkpoints_share_one_encoding_of_the_reference(
     assert len(reads) == 2
 
 
-def test_stored_base_prompt_avoids_encoding(
+def test_stored_base_prompt_is_used_without_encoding_the_recording(
     twins: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(*twins)

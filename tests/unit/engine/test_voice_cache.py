@@ -119,7 +119,9 @@ def test_cache_of_size_zero_still_serves_requests(cloner: Checkpoint) -> None:
 # --- Tests of requests whose prompt is already prepared.
 
 
-def test_prompt_of_the_same_checkpoint_avoids_encoding(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompt_of_the_same_checkpoint_is_used_without_encoding_the_recording(
+    cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = engine_of(cloner)
     prompt = prompt_for(engine, cloned())
     expected = speak(engine, cloned(max_frames=3))

@@ -118,7 +118,7 @@ def test_adapter_rank_alpha_and_new_tensors_follow_its_configuration(base: Path,
     assert torch.equal(got[f"talker.{ROW}.weight"], wanted)
 
 
-def test_merged_adapter_weights_equal_those_of_peft(base: Path, tmp_path: Path) -> None:
+def test_adapter_weights_equal_the_weights_merged_by_peft(base: Path, tmp_path: Path) -> None:
     """The test needs the independent implementation: ``pip install --no-deps peft``."""
     peft = pytest.importorskip("peft")
     network = _network_of(weights_of(base))

@@ -124,7 +124,7 @@ def test_speaker_keeps_its_embedding_row_if_the_row_is_free(base: Path) -> None:
     assert talker.spk_id == {"a": ROW, "b": ROW + 1}
 
 
-def test_changed_row_of_a_base_speaker_moves_next_to_that_speaker(base: Path) -> None:
+def test_retrained_base_speaker_is_served_in_addition_to_the_original_speaker(base: Path) -> None:
     taken = compose_config(find_source(str(base))).config.talker.spk_id["serena"]
     folder = tuned(base, "mine", [taken], {"mine": taken})
     alone, together = codes_of(loaded(folder), "mine"), loaded(shared(base, folder))
@@ -229,7 +229,7 @@ def test_doctor_command_names_the_adapters_and_their_speakers(base: Path) -> Non
     assert "not finite" in str(diagnose(str(folders[0]), CPU, [str(folders[1])]).problems)
 
 
-def test_quantized_copies_keep_the_speakers(base: Path, tmp_path: Path) -> None:
+def test_quantized_checkpoint_copies_keep_the_speakers_of_the_adapters(base: Path, tmp_path: Path) -> None:
     folder = tuned(base, "alice", speakers={"alice": ROW})
     quantize(str(folder), Quantization.INT8, tmp_path / "int8")
     alone = codes_of(loaded(folder, quantization=Quantization.INT8), "alice")
@@ -366,7 +366,7 @@ def test_adapters_keep_every_speaker_embedding_or_are_refused(
             assert torch.equal(table[index], own[index])
 
 
-def test_merged_speaker_rows_equal_those_of_peft(base: Path) -> None:
+def test_merged_speaker_rows_equal_the_rows_merged_by_peft(base: Path) -> None:
     """The test needs the independent implementation: ``pip install --no-deps peft``."""
     peft = pytest.importorskip("peft")
     weights = load_file(base / "model.safetensors")

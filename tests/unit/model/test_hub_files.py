@@ -86,7 +86,9 @@ def test_unloadable_checkpoint_is_reported_before_downloading(
         (NAME, True, HubRefused),
     ],
 )
-def test_refusal_by_the_hub_is_one_sentence(hub: Hub, name: str, gated: bool, error: type[SetUpError]) -> None:
+def test_error_of_the_hub_is_reported_in_one_sentence(
+    hub: Hub, name: str, gated: bool, error: type[SetUpError]
+) -> None:
     hub.gated = {NAME} if gated else set()
     with pytest.raises(error) as caught:
         resolve_folder(name)

@@ -36,7 +36,7 @@ def test_engine_is_opened_before_slow_packages_of_the_server_are_imported(proces
     assert output.strip() == imported
 
 
-def test_server_receives_the_current_and_all_later_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_receives_the_current_and_all_later_loading_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     began, attached = threading.Event(), threading.Event()
     engine, steps = cast("SpeechEngine", object()), list[tuple[int, int, str]]()
 
@@ -58,7 +58,7 @@ def test_server_receives_the_current_and_all_later_steps(monkeypatch: pytest.Mon
     assert steps == [(0, 1, "loading tiny"), (1, 1, "starting")]
 
 
-def test_failure_is_raised_when_the_server_waits_for_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_start_failure_is_raised_when_the_server_waits_for_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     def open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
         raise CheckpointMissing(path="nowhere", what="config.json", hint="")
 

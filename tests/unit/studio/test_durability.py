@@ -178,7 +178,7 @@ def test_database_of_a_newer_version_is_not_changed(folder: Path) -> None:
     assert (folder / FILE).read_bytes() == before
 
 
-def test_upgrade_keeps_a_copy_of_the_old_schema(folder: Path) -> None:
+def test_database_upgrade_keeps_a_copy_of_the_old_database(folder: Path) -> None:
     folder.mkdir()
     with sqlite3.connect(folder / FILE) as connection:
         for migration in MIGRATIONS[:4]:

@@ -76,7 +76,7 @@ def test_runtime_url_is_accepted(url: str) -> None:
     assert StudioSettings.from_command_line([], {"VOICEWRIGHT_RUNTIME_URL": url + "/"}).runtime_url == url
 
 
-def test_empty_runtime_url_is_unset() -> None:
+def test_empty_runtime_url_counts_as_not_configured() -> None:
     assert StudioSettings.from_command_line([], {"VOICEWRIGHT_RUNTIME_URL": ""}).runtime_url is None
 
 

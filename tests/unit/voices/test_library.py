@@ -490,7 +490,7 @@ def test_folder_that_cannot_be_created_is_an_empty_library(tmp_path: Path) -> No
         library.add(create_voice())
 
 
-def test_unusable_index_is_rebuilt(library: Library, folder: Path) -> None:
+def test_unusable_voice_index_is_rebuilt(library: Library, folder: Path) -> None:
     card = library.add(create_voice("Clara"))
     library.close()
     for spoil in (lambda path: path.write_bytes(b"no database" * 1000), lambda path: path.unlink()):
@@ -508,7 +508,7 @@ def test_unusable_index_is_rebuilt(library: Library, folder: Path) -> None:
     assert names(again) == ["Clara", "Other"]
 
 
-def test_outdated_index_is_corrected(library: Library, folder: Path) -> None:
+def test_outdated_voice_index_is_updated(library: Library, folder: Path) -> None:
     first, second = library.add(create_voice("First")), library.add(create_voice("Second"))
     library.close()
     with sqlite3.connect(folder / FILE) as index:

@@ -102,7 +102,7 @@ def test_estimated_layer_size_equals_the_quantized_size(kind: Quantization | Non
     assert expected_bytes == pytest.approx(tensor_bytes(stack, torch.bfloat16.itemsize, kind), rel=0.02)
 
 
-def test_estimated_weight_count_per_frame_equals_that_of_the_matrix_products() -> None:
+def test_estimated_weights_per_frame_equal_the_weights_of_the_matrix_products() -> None:
     config = small()
     with on_meta():
         talker = Talker(config)

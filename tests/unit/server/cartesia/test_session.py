@@ -429,7 +429,7 @@ def test_invalid_request_gets_one_error_and_the_socket_stays_open(fields: dict[s
     assert len(driver.submitted) == 1
 
 
-def test_error_in_a_streamed_text_is_reported_once_and_cancels_it() -> None:
+def test_error_in_a_streamed_text_is_reported_once_and_cancels_the_text() -> None:
     driver = cartesia(Limits(max_text_chars=20))
     driver.send(generation("x" * 15, **{"continue": True}))
     driver.send(generation("x" * 15, **{"continue": True}))

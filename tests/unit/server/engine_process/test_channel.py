@@ -122,7 +122,7 @@ def test_large_arrays_are_sent_outside_the_pickle() -> None:
     assert pickled.nbytes < 2000
 
 
-def test_closing_one_end_is_end_of_file_at_the_other_end(ends: Ends) -> None:
+def test_closing_a_channel_is_end_of_file_at_its_other_end(ends: Ends) -> None:
     one, other = ends
     one.close(TEST_TIMEOUT_S)
     for _ in range(2):

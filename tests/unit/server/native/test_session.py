@@ -270,7 +270,7 @@ def test_cancel_keeps_the_audio_of_other_contexts() -> None:
     assert driver.kinds() == ["audio.done"]
 
 
-def test_cancel_before_the_text_is_complete_discards_it() -> None:
+def test_cancel_before_the_end_of_a_text_discards_the_text() -> None:
     driver = ready()
     driver.send("input.text", text="No, ")
     driver.send("context.cancel", played_ms=0)
@@ -362,7 +362,7 @@ def test_context_configuration_applies_once() -> None:
     assert [command.request.voice for command in driver.submitted] == ["bert", "anna"]
 
 
-def test_refused_context_configuration_is_not_replaced_by_that_of_the_session() -> None:
+def test_refused_context_configuration_is_not_replaced_by_the_session_configuration() -> None:
     driver = ready(voice="anna", frames="labelled")
     driver.configure(context_id="b", top_p=7)
     driver.send("input.text", context_id="b", text="Hello")

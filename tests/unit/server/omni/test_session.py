@@ -369,7 +369,7 @@ def test_configuration_during_an_utterance_is_refused() -> None:
         ({"type": "x" * 100}, "Unknown message type: " + "x" * 64),
     ],
 )
-def test_error_messages_equal_those_of_vllm_omni(message: dict[str, Any], text: str) -> None:
+def test_error_messages_equal_the_messages_of_vllm_omni(message: dict[str, Any], text: str) -> None:
     driver = configured()
     driver.send(message)
     assert text_of(driver) == [text]
@@ -398,7 +398,7 @@ def test_socket_is_not_read_while_its_queue_is_full() -> None:
 # --- Tests of timeouts and of the end of a connection.
 
 
-def test_timeouts_equal_those_of_vllm_omni() -> None:
+def test_timeouts_equal_the_timeouts_of_vllm_omni() -> None:
     clock = Clock()
     driver = omni(clock=clock)
     assert driver.dialect.deadline == 10
