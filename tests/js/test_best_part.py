@@ -139,7 +139,7 @@ def test_part_is_selected_of_speech_without_pauses_but_not_of_silence(node: Node
     assert heard(node, path)["best"] is None
 
 
-def test_removed_faults_are_not_reported_again(node: Node, tmp_path: Path) -> None:
+def test_removed_recording_faults_are_not_reported_again(node: Node, tmp_path: Path) -> None:
     path, begins = recorded(tmp_path, phrase(4, 1), cough(), phrase(3, 2), silence(2), phrase(3, 3))
     faults = heard(node, path)["all"]
     assert codes(faults) == ["cough", "pause"]

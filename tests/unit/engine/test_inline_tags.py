@@ -93,7 +93,7 @@ def test_text_after_a_style_tag_has_the_codes_of_a_request_with_this_style(engin
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("text", ["Hello world, you.", "One. Two [1] three. Four."])
-def test_text_without_tags_is_unaffected(engine: Engine, layout: Layout, text: str) -> None:
+def test_text_without_tags_has_unchanged_codes_and_audio(engine: Engine, layout: Layout, text: str) -> None:
     plain = speak(engine, tagged(text, tags=False, layout=layout))
     recorder = speak(engine, tagged(text, layout=layout))
     assert np.array_equal(recorder.codes, plain.codes)

@@ -289,7 +289,7 @@ async def test_memory_check_uses_the_requested_quantization(tmp_path: Path) -> N
         assert (await client.post(PATH, json=wanted | {"quantize": "int8"})).status_code == 202
 
 
-def test_download_plan_lists_all_quantizations_and_the_selected_one() -> None:
+def test_download_plan_lists_all_quantizations_and_names_the_selected_quantization() -> None:
     machine = machine_of([offer(name, 8.0, 1.6) | {"chosen": "int8"} for name in NAMES], total=7.0)
     one = build_plan(machine)["offers"][0]
     assert (one["chosen"], one["rtf"], one["memory"], one["fits"]) == ("int8", 0.8, 4.0, True)

@@ -174,7 +174,7 @@ async def test_error_before_first_audio_is_raised_and_later_error_breaks_the_res
 
 
 @pytest.mark.parametrize("heard", [0, 1])
-def test_disconnect_cancels_before_and_after_the_first_byte(heard: int) -> None:
+def test_disconnect_cancels_the_request_before_and_after_the_first_byte(heard: int) -> None:
     async def serve() -> None:
         engine, wire = ScriptedEngine(), Wire()
         serving = asyncio.create_task(reply_of(spoken_pieces(engine))({}, wire.receive, wire.send))
