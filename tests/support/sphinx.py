@@ -1,4 +1,4 @@
-"""Speech recogniser plug-in of docs/guide.md, based on pocketsphinx and its English model."""
+"""Speech recogniser plug-in, based on pocketsphinx and its English model."""
 
 from __future__ import annotations
 
