@@ -272,6 +272,42 @@ def test_only_the_trimmed_part_of_a_recording_is_sent(studio: Page) -> None:
     assert 0 < end - start < 0.2
 
 
+def test_finger_trims_a_recording_only_by_dragging_a_handle(open_studio: OpenStudio) -> None:
+    page = open_studio(viewport={"width": 360, "height": 640}, has_touch=True, is_mobile=True)
+    devtools = page.context.new_cdp_session(page)
+
+    def swipe(x: float, y: float, dx: float, dy: float) -> None:
+        for step in range(11):
+            kind, points = "touchMove" if step else "touchStart", [{"x": x + dx * step / 10, "y": y + dy * step / 10}]
+            devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+            page.wait_for_timeout(20)
+        devtools.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        page.wait_for_timeout(200)
+
+    enter(page, "clone")
+    page.set_input_files("#vw-clone-file", wav(6.0))
+    assert span(page) == [0.0, 6.0]
+    waveform, handle = page.locator("#vw-clone-trim canvas"), page.locator("#vw-clone-trim [data-edge=end]")
+    room = page.locator(".vw-rooms")
+    waveform.evaluate("(canvas) => canvas.scrollIntoView({block: 'center'})")
+    for target in (waveform, handle):
+        box = target.bounding_box()
+        assert box is not None
+        before = room.evaluate("(room) => room.scrollTop")
+        x, y = box["x"] + box["width"] * 0.4, box["y"] + box["height"] / 2
+        page.touchscreen.tap(x, y)
+        swipe(x, y, 4, -60)
+        assert room.evaluate("(room) => room.scrollTop") > before
+        assert span(page) == [0.0, 6.0]
+    box, held = waveform.bounding_box(), handle.bounding_box()
+    assert box is not None
+    assert held is not None
+    swipe(held["x"] + held["width"] / 2, held["y"] + 20, -box["width"] / 3, 3)
+    assert span(page) == [0.0, pytest.approx(4.0, abs=0.1)]
+    page.locator(".vw-toast button", has_text="Undo").click()
+    assert span(page) == [0.0, 6.0]
+
+
 def test_selected_part_of_a_recording_can_be_played_before_cloning(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(2.0, rate=44100))

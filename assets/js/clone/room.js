@@ -94,6 +94,7 @@ export class CloneRoom {
     microphone.on('refused', (key) => this.showError('ref_audio', studio.t(key)));
     microphone.on('recorded', (pcm) => this.intake.useRecording(pcm));
     this.trimmer.addEventListener('move', () => this.intake.onChanged());
+    this.trimmer.on('trimmed', (before) => this.partSelector.offerUndo(before, studio.t('clone.moved')));
     this.xvector.onchange = () => {
       this.showError('ref_text', '');
       this.intake.onChanged();

@@ -229,13 +229,18 @@ export class PartSelector {
 
   /** Run an action that changes the selection, and offer undo. @param {string} sentence @param {() => void} action */
   undoable(sentence, action) {
-    const { reference, studio } = this;
-    if (!reference) return;
-    const before = reference.selection;
+    if (!this.reference) return;
+    const before = this.reference.selection;
     action();
     this.onChanged();
+    this.offerUndo(before, sentence);
+  }
+
+  /** Offer to restore a selection. @param {import('./reference.js').Reference['selection']} before @param {string} sentence */
+  offerUndo(before, sentence) {
+    const { reference, studio } = this;
     const back = () => {
-      if (this.reference !== reference) return;
+      if (!reference || this.reference !== reference) return;
       reference.select(before);
       this.onChanged();
     };

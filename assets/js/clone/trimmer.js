@@ -1,25 +1,31 @@
 /**
  * Waveform of a recording with two handles that set the start and the end of a part.
  *
- * Mouse, touch and keyboard can move the handles. Event: 'move' while a handle moves.
+ * Mouse, touch and keyboard can move the handles. Events: 'move' while a handle moves, and 'trimmed' with the previous
+ * selection after a finger has moved a handle.
  *
  * The colours are the CSS variables --vw-accent, --vw-soft and --vw-wave of the canvas.
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
-import { getElements, getElement } from '../common/elements.js';
+import { Emitter, getElements, getElement } from '../common/elements.js';
 import { Bars, BIN, redrawOnTheme, Peaks } from '../player/waveform.js';
 
 const STEP_S = 0.05;
 const RULER_MARKS = 5;
+const MIN_DRAG_PX = 8; // A finger that moves less is tapping.
 
 /** @typedef {'start'|'end'} Edge */
 
 /** Number of steps that a key moves a handle. @type {Object<string, number>} */
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
 
-/** Waveform of a recording with two handles that set the start and the end of a part. */
-export class Trimmer extends EventTarget {
+/**
+ * Waveform of a recording with two handles that set the start and the end of a part.
+ *
+ * @extends {Emitter<{trimmed: import('./reference.js').Reference['selection']}>}
+ */
+export class Trimmer extends Emitter {
   /** Create the waveform and its handles from the elements of the Clone room. @param {HTMLElement} root */
   constructor(root) {
     super();
@@ -83,20 +89,32 @@ export class Trimmer extends EventTarget {
     );
   }
 
-  /** Start to drag the nearest handle. @param {PointerEvent} event */
+  /**
+   * Start to drag the nearest handle.
+   *
+   * A finger has to begin on a handle, because it may also tap the waveform or scroll the page.
+   *
+   * @param {PointerEvent} event
+   */
   grab(event) {
-    if (!this.reference?.pcm || event.button !== 0) return;
+    const isTouch = event.pointerType === 'touch';
+    const held = this.handles.find((handle) => handle === event.target);
+    if (!this.reference?.pcm || event.button !== 0 || (isTouch && !held)) return;
     event.preventDefault();
     const at = this.secondsAt(event);
-    const { start, end } = this.reference;
-    const held = this.handles.find((handle) => handle === event.target);
+    const { start, end, selection } = this.reference;
+    let isMoved = !isTouch;
     const edge = held ? edgeOf(held) : Math.abs(at - start) < Math.abs(at - end) ? 'start' : 'end';
     this.handles.find((handle) => edgeOf(handle) === edge)?.focus({ preventScroll: true });
     this.root.setPointerCapture(event.pointerId);
     if (!held) this.move(edge, at);
-    this.root.onpointermove = (moved) => this.move(edge, this.secondsAt(moved));
+    this.root.onpointermove = (moved) => {
+      isMoved ||= Math.abs(moved.clientX - event.clientX) >= MIN_DRAG_PX;
+      if (isMoved) this.move(edge, this.secondsAt(moved));
+    };
     this.root.onpointerup = this.root.onpointercancel = () => {
       this.root.onpointermove = this.root.onpointerup = this.root.onpointercancel = null;
+      if (isTouch && isMoved) this.emit('trimmed', selection);
     };
   }
 
