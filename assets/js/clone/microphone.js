@@ -28,7 +28,7 @@ export class Recorder {
     this.maxSeconds = maxSeconds;
     this.onLevel = onLevel;
     this.onFull = onFull;
-    /** @type {Float32Array[]} */
+    /** @type {Float32Array<ArrayBuffer>[]} */
     this.blocks = [];
     this.seconds = 0;
     /** @type {MediaStream|null} */
@@ -71,13 +71,13 @@ export class Recorder {
   /**
    * Add a block of samples to the recording, up to its maximum duration.
    *
-   * @param {Float32Array} block @param {number} rate sample rate of the block
+   * @param {Float32Array<ArrayBuffer>} block @param {number} rate sample rate of the block
    */
   append(block, rate) {
     if (this.seconds >= this.maxSeconds) return;
     this.blocks.push(block);
     this.seconds += block.length / rate;
-    this.onLevel(Math.min(1, peak(block)), this.seconds);
+    this.onLevel(Math.min(1, Math.max(...block.map(Math.abs))), this.seconds);
     if (this.seconds >= this.maxSeconds) this.onFull();
   }
 
@@ -89,27 +89,9 @@ export class Recorder {
     for (const track of stream.getTracks()) track.stop();
     const rate = context.sampleRate;
     await context.close();
-    const samples = await resample(join(this.blocks), rate);
-    return toInt16(samples);
+    const samples = new Float32Array(await new Blob(this.blocks).arrayBuffer());
+    return toInt16(await resample(samples, rate));
   }
-}
-
-/** Return the largest absolute value of the samples. @param {Float32Array} block */
-function peak(block) {
-  let highest = 0;
-  for (const sample of block) highest = Math.max(highest, Math.abs(sample));
-  return highest;
-}
-
-/** Return the samples of all blocks in one array. @param {Float32Array[]} blocks */
-function join(blocks) {
-  const all = new Float32Array(blocks.reduce((sum, block) => sum + block.length, 0));
-  let at = 0;
-  for (const block of blocks) {
-    all.set(block, at);
-    at += block.length;
-  }
-  return all;
 }
 
 /**

@@ -148,7 +148,7 @@ export class Reference {
    * @returns {Blob}
    */
   sent() {
-    this.blob ??= this.pcm || !this.file ? wavBlob([this.selectedPcm], SAMPLE_RATE) : this.file;
+    this.blob ??= this.pcm || !this.file ? wavBlob([this.selectedPcm]) : this.file;
     return this.blob;
   }
 
@@ -156,7 +156,7 @@ export class Reference {
   get surroundings() {
     const { pcm, start, end } = this;
     const margin = Math.min(MAX_SURROUNDINGS_S, (this.maxSeconds - (end - start)) / 2) * SAMPLE_RATE;
-    return pcm && wavBlob([pcm.slice(Math.max(0, start * SAMPLE_RATE - margin), end * SAMPLE_RATE + margin)], SAMPLE_RATE);
+    return pcm && wavBlob([pcm.slice(Math.max(0, start * SAMPLE_RATE - margin), end * SAMPLE_RATE + margin)]);
   }
 }
 
@@ -244,7 +244,5 @@ export function mixed(buffer) {
 
 /** Return the sum of the squared samples. @param {Float32Array} samples */
 function energy(samples) {
-  let sum = 0;
-  for (const sample of samples) sum += sample * sample;
-  return sum;
+  return samples.reduce((sum, sample) => sum + sample * sample, 0);
 }

@@ -50,23 +50,22 @@ function pairs(text) {
 export function compareWords(expected, recognised, language) {
   const [ours, theirs] = [expected, recognised].map((text) => wordsOf(text, language));
   // Longest common subsequence: number of matching words in the rest of both texts, for each pair of positions.
+  const isSame = (/** @type {number} */ i, /** @type {number} */ k) => normalised(ours[i]) === normalised(theirs[k] ?? '');
   const fits = Array.from({ length: ours.length + 1 }, () => new Uint16Array(theirs.length + 1));
   for (let i = ours.length - 1; i >= 0; i--) {
     for (let k = theirs.length - 1; k >= 0; k--) {
-      fits[i][k] = normalised(ours[i]) === normalised(theirs[k]) ? fits[i + 1][k + 1] + 1 : Math.max(fits[i + 1][k], fits[i][k + 1]);
+      fits[i][k] = isSame(i, k) ? fits[i + 1][k + 1] + 1 : Math.max(fits[i + 1][k], fits[i][k + 1]);
     }
   }
-  /** @type {{word: string, heard: boolean}[]} */
-  const words = [];
   /** @type {string[]} */
   const extra = [];
   let k = 0;
-  for (let i = 0; i < ours.length; i++) {
-    while (k < theirs.length && normalised(ours[i]) !== normalised(theirs[k]) && fits[i][k + 1] === fits[i][k]) extra.push(theirs[k++]);
-    const isHeard = k < theirs.length && normalised(ours[i]) === normalised(theirs[k]);
-    if (isHeard) k++;
-    words.push({ word: ours[i], heard: isHeard });
-  }
+  const words = ours.map((word, i) => {
+    while (k < theirs.length && !isSame(i, k) && fits[i][k + 1] === fits[i][k]) extra.push(theirs[k++]);
+    const heard = isSame(i, k);
+    if (heard) k++;
+    return { word, heard };
+  });
   return { words, heard: fits[0][0], extra: [...extra, ...theirs.slice(k)] };
 }
 

@@ -3,15 +3,12 @@
 export const SAMPLE_RATE = 24000;
 
 /**
- * Return 16-bit mono samples as a WAV file.
- *
- * The sample rate is in Hz.
+ * Return 16-bit mono samples at 24 kHz as a WAV file.
  *
  * @param {Int16Array[]} chunks
- * @param {number} sampleRate
  * @returns {Blob}
  */
-export function wavBlob(chunks, sampleRate) {
+export function wavBlob(chunks) {
   const bytes = chunks.reduce((sum, pcm) => sum + pcm.byteLength, 0);
   const header = new DataView(new ArrayBuffer(44));
   /** @param {number} at @param {string} word */
@@ -22,8 +19,8 @@ export function wavBlob(chunks, sampleRate) {
   header.setUint32(16, 16, true);
   header.setUint16(20, 1, true); // Format: PCM.
   header.setUint16(22, 1, true); // Channels: 1.
-  header.setUint32(24, sampleRate, true);
-  header.setUint32(28, sampleRate * 2, true);
+  header.setUint32(24, SAMPLE_RATE, true);
+  header.setUint32(28, SAMPLE_RATE * 2, true);
   header.setUint16(32, 2, true);
   header.setUint16(34, 16, true);
   text(36, 'data');

@@ -11,7 +11,7 @@
  */
 
 import { errorOf } from '../common/api.js';
-import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
+import { wavBlob } from '../common/audio.js';
 import { getElement } from '../common/elements.js';
 import { FieldError, fillLanguages, selectValue, speakerTitle } from '../common/fields.js';
 import { CardActions, TakeMenu } from './card_actions.js';
@@ -187,7 +187,7 @@ export class DesignRoom {
 
   /** Return the audio of the take from which the requested take was cloned, or null. @param {TakeRequest} asked */
   async referenceOf({ parent }) {
-    return parent ? wavBlob([await this.studio.history.loadPcm(parent)], SAMPLE_RATE) : null;
+    return parent ? wavBlob([await this.studio.history.loadPcm(parent)]) : null;
   }
 
   /** Reserve space while sets are restored, so that the page does not move later. @param {boolean} isRestoring */

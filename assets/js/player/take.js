@@ -297,7 +297,7 @@ export class Take extends EventTarget {
 
   /** Return the received audio as a WAV file. @returns {Blob} */
   wav() {
-    return wavBlob(this.chunks, SAMPLE_RATE);
+    return wavBlob(this.chunks);
   }
 
   /** @returns {string} */

@@ -1,7 +1,7 @@
 /** Dialog for the pronunciation dictionary, which saves each row when it is complete. */
 
 import { errorOf } from '../common/api.js';
-import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
+import { wavBlob } from '../common/audio.js';
 import { getElements, copyOf, getElement } from '../common/elements.js';
 import { saveFile } from '../common/files.js';
 import { readWordList, writeWordList } from './pronunciation.js';
@@ -212,7 +212,7 @@ export class PronunciationSheet {
     const { stage } = this.studio;
     this.isPaused ||= stage.isPlaying;
     stage.pause();
-    const url = URL.createObjectURL(wavBlob(chunks, SAMPLE_RATE));
+    const url = URL.createObjectURL(wavBlob(chunks));
     this.audio = Object.assign(document.createElement('audio'), { src: url });
     this.audio.volume = stage.player.volume;
     this.audio.onended = () => this.stopWord();
