@@ -3,11 +3,12 @@
 import { errorOf } from '../common/api.js';
 import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { formatDuration } from '../common/dates.js';
-import { getElement, writeText } from '../common/elements.js';
+import { getElement, getElements, writeText } from '../common/elements.js';
 import { selectValue } from '../common/fields.js';
 import { recordings } from '../common/storage.js';
 import { decoded, Reference, FileTooLarge } from './reference.js';
 import { addressed } from './steps.js';
+import { edgeOf } from './trimmer.js';
 
 // --- Draft of the Clone room with recording, transcript and choices, for reloads and undo.
 
@@ -110,7 +111,10 @@ export class RecordingIntake {
     this.room = room;
     this.studio = room.studio;
     this.status = getElement(room.root, '#vw-clone-status');
-    this.span = getElement(room.root, '#vw-clone-span');
+    this.edges = getElements(room.root, '#vw-clone-span input', HTMLInputElement);
+    for (const field of this.edges) {
+      field.onchange = () => (field.value ? room.trimmer.move(edgeOf(field), field.valueAsNumber) : this.onChanged());
+    }
   }
 
   /**
@@ -235,9 +239,7 @@ export class RecordingIntake {
     if (!reference) return;
     if (this.isRefused) room.showError('ref_audio', '');
     this.isRefused = false;
-    const { start, end, length } = reference;
-    const times = { from: start.toFixed(2), to: end.toFixed(2), s: length.toFixed(1) };
-    this.span.textContent = reference.pcm ? this.studio.t('clone.span', times) : this.studio.t('clone.undecoded');
+    for (const field of this.edges) field.value = reference[edgeOf(field)].toFixed(2);
     room.view.paintUseButton();
     room.audioChecks.checkSoon(() => ({
       sound: reference.sent(),

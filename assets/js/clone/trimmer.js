@@ -174,7 +174,7 @@ export class Trimmer extends Emitter {
   }
 }
 
-/** Return the edge of the selection that belongs to a handle. @param {HTMLElement} handle @returns {Edge} */
-function edgeOf({ dataset }) {
+/** Return the edge of the selection that belongs to a handle or a field. @param {HTMLElement} handle @returns {Edge} */
+export function edgeOf({ dataset }) {
   return dataset.edge === 'start' ? 'start' : 'end';
 }
