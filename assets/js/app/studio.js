@@ -179,7 +179,7 @@ export class Studio {
     for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.showText()));
     for (const link of this.roomLinks) link.onclick = () => this.go(link.dataset.room ?? '');
     this.stage.addEventListener('change', () => this.refresh());
-    this.stage.addEventListener('code', () => this.stage.take instanceof Take && this.showCode(this.stage.take));
+    this.stage.addEventListener('code', () => this.stage.take instanceof Take && this.code.show(this.stage.take));
     this.stage.addEventListener('star', () => this.stage.take instanceof Take && this.star(this.stage.take));
     this.stage.addEventListener('share', () => this.stage.take instanceof Take && this.stage.take.id && shareTake(this, this.stage.take.id));
     this.status.on('models', (cards) => this.offer(cards));
@@ -233,7 +233,7 @@ export class Studio {
     await this.words.load(language);
     this.presets = this.localPresets();
     this.words.apply(this.page);
-    this.clearErrors();
+    this.errorMessages.clear();
     this.offer([...new Set(this.cards.values())]);
     this.status.showModels();
     this.realVoices.refresh();
@@ -290,7 +290,7 @@ export class Studio {
       this.variation.offer(this.modelOfRoom(room));
       this.scroller.scrollTop = this.scrollPositions.get(id) ?? 0;
     }
-    this.clearErrors();
+    this.errorMessages.clear();
     this.realVoices.refresh();
     room.enter?.(options);
     this.refresh();
@@ -392,24 +392,6 @@ export class Studio {
     this.text = text;
   }
 
-  /**
-   * Run an action that replaces text in a room's form, and let the user undo it.
-   *
-   * @param {Parameters<Undo['replacing']>} replaced
-   */
-  replaceWithUndo(...replaced) {
-    this.undo.replacing(...replaced);
-  }
-
-  /**
-   * Let the user undo an action, with a toast if there is a `sentence`.
-   *
-   * @param {UndoFunction} undo @param {string} [sentence] text of the toast
-   */
-  offerUndo(undo, sentence) {
-    this.undo.offer(undo, sentence);
-  }
-
   // --- Speaking.
 
   get text() {
@@ -440,7 +422,7 @@ export class Studio {
     if (!this.isReachable()) return;
     this.clicked = performance.now();
     this.stop();
-    this.clearErrors();
+    this.errorMessages.clear();
     this.stage.player.start().catch(() => this.showError('request', this.t('shell.no_output')));
     try {
       await current.speak({ clicked: this.clicked });
@@ -454,7 +436,7 @@ export class Studio {
 
   /** Return true if the studio is reachable, otherwise show a message and return false. */
   isReachable() {
-    this.clearErrors();
+    this.errorMessages.clear();
     const { isStudioAway } = this.status;
     // The message asks the user to repeat the request when the studio is available again.
     if (isStudioAway) this.errorMessages.showUntilReady('request', this.t('shell.not_sent'), '');
@@ -545,7 +527,7 @@ export class Studio {
     const room = origin?.restore && (!origin.mode || does(origin)) ? origin : this.rooms.find(does);
     if (!room?.restore) return;
     this.go(room.id);
-    this.replaceWithUndo(
+    this.undo.replacing(
       room,
       true,
       () => {
@@ -558,11 +540,6 @@ export class Studio {
       room.mode ? this.t('library.restored') : this.t('script.added', { n: 1 }),
     );
     this.drafts.touch();
-  }
-
-  /** Show the request of a take (generated audio) as source code that repeats it. @param {Take|TakeRecord} take */
-  showCode(take) {
-    this.code.show(take);
   }
 
   /** Stop the playback in the browser and the generation in the runtime. */
@@ -651,10 +628,6 @@ export class Studio {
    */
   showError(place, error, room) {
     this.errorMessages.showMessage(place, error, room);
-  }
-
-  clearErrors() {
-    this.errorMessages.clear();
   }
 
   /**

@@ -218,7 +218,7 @@ export class RecordingIntake {
     room.xvector.checked = false; // The choice to clone without a transcript does not apply to the next recording.
     this.useReference(null);
     room.find('record').focus({ preventScroll: true });
-    studio.offerUndo(() => room.reference || back(), studio.t('clone.put_away'));
+    studio.undo.offer(() => room.reference || back(), studio.t('clone.put_away'));
   }
 
   /** Update the page after code has changed the selection of the recording. */

@@ -103,7 +103,7 @@ export class Comparison {
   onPress() {
     if (this.isSounding) return this.stage.pause();
     const { studio } = this.room;
-    studio.clearErrors();
+    studio.errorMessages.clear();
     try {
       this.playClone();
     } catch (thrown) {
@@ -173,7 +173,7 @@ export class KeepForm extends Emitter {
 
   async submit() {
     const { studio } = this;
-    studio.clearErrors();
+    studio.errorMessages.clear();
     this.button.disabled = true;
     try {
       const voice = await this.save();

@@ -299,7 +299,7 @@ export class CloneRoom {
       await api.delete(`v1/audio/voices/${voice.id}`).catch((error) => studio.toast(error.message));
       await studio.voices.refresh().catch(() => {});
     };
-    studio.offerUndo(back, studio.t('clone.kept', { name: voice.name }));
+    studio.undo.offer(back, studio.t('clone.kept', { name: voice.name }));
   }
 
   /**

@@ -244,6 +244,6 @@ export class PartSelector {
       reference.select(before);
       this.onChanged();
     };
-    studio.offerUndo(back, sentence);
+    studio.undo.offer(back, sentence);
   }
 }

@@ -114,7 +114,7 @@ export class DesignRoom {
     const card = studio.cards.get(this.mode);
     const spoken = !card || card.languages.includes(preset.language);
     const own = this.isOwnText;
-    studio.replaceWithUndo(this, this.isOwnDescription, () => {
+    studio.undo.replacing(this, this.isOwnDescription, () => {
       this.describe(preset.text);
       this.language.value = spoken && card ? preset.language : 'auto';
       if (!own) studio.text = preset.sample;
@@ -244,7 +244,7 @@ export class DesignRoom {
    */
   fillFrom({ text, config, seed }) {
     const { studio } = this;
-    studio.replaceWithUndo(this, this.isOwnDescription || this.isOwnText, () => {
+    studio.undo.replacing(this, this.isOwnDescription || this.isOwnText, () => {
       studio.text = text;
       if (config.instructions) this.fill(config.instructions, config.language ?? 'auto');
       studio.variation.restore({ seed, config });
@@ -310,7 +310,7 @@ export class DesignRoom {
   /** Run an action, and show its error in the room. @param {() => void|Promise<void>} action */
   async attempt(action) {
     const { studio } = this;
-    studio.clearErrors();
+    studio.errorMessages.clear();
     studio.stage.player.start().catch(() => studio.showError('request', this.t('shell.no_output')));
     try {
       await action();

@@ -203,14 +203,14 @@ export class TakeRequests {
     }));
     this.requestSet(wanted, { kind: 'changed', from: card.name, words }, { clicked });
     const sentence = this.room.t('design.changed', { words });
-    studio.replaceWithUndo(this.room, true, () => this.room.describe(description), sentence);
+    studio.undo.replacing(this.room, true, () => this.room.describe(description), sentence);
   }
 
   /** Request a take again with a longer text, so that a voice can be cloned from it. @param {TakeCard} card */
   requestLonger(card) {
     const { room, studio } = this;
     const { config, seed } = card.take;
-    studio.replaceWithUndo(room, room.isOwnText || (room.isOwnDescription && room.description.value !== card.description), () => {
+    studio.undo.replacing(room, room.isOwnText || (room.isOwnDescription && room.description.value !== card.description), () => {
       const { language = 'auto' } = config;
       studio.text = room.picker.sample(language, card.description);
       room.fill(card.description, language);

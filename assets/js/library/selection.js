@@ -147,6 +147,6 @@ export class TakeSelection {
     await studio.history.removeSeveral(ids);
     this.setActive(false);
     this.toggle.focus();
-    studio.offerUndo(() => studio.history.restoreSeveral(ids), studio.t('library.freed', { n: ids.length }));
+    studio.undo.offer(() => studio.history.restoreSeveral(ids), studio.t('library.freed', { n: ids.length }));
   }
 }

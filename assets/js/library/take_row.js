@@ -178,7 +178,7 @@ export class TakeRow {
       reproduce: () => this.reproduce(),
       restore: () => studio.restore(this.record),
       share: () => this.sharing.begin(),
-      code: () => studio.showCode(this.record),
+      code: () => studio.code.show(this.record),
       remove: () => this.remove(),
     };
     for (const [name, action] of Object.entries(actions)) this.find(`[data-do=${name}]`).onclick = () => this.guard(action);

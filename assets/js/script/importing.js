@@ -465,7 +465,7 @@ export class Importer {
     if (imported.lines || readChat(imported.text) || [...imported.text.trim()].length > studio.facts.maxChars) {
       return studio.go('script', { text: imported.text, lines: imported.lines, title: imported.title, spokenBy: studio.current?.spokenBy?.() ?? null });
     }
-    studio.replaceWithUndo(studio.current ?? studio, studio.isOwnText, () => void (studio.text = imported.text));
+    studio.undo.replacing(studio.current ?? studio, studio.isOwnText, () => void (studio.text = imported.text));
     studio.drafts.touch();
   }
 

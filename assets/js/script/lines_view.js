@@ -238,7 +238,7 @@ export class LinesView {
    * @param {Line} line @param {import('./making.js').LineTake} take
    */
   chooseTake(line, take) {
-    this.studio.offerUndo(this.maker.choose(line, take));
+    this.studio.undo.offer(this.maker.choose(line, take));
     this.room.playFrom(line.id, { only: true });
   }
 
@@ -253,7 +253,7 @@ export class LinesView {
     const undo = this.script.remove(id);
     if (this.script.lines.length === 0) this.add();
     this.focus(this.script.lines[Math.min(at, this.script.lines.length - 1)].id);
-    this.studio.offerUndo(undo, this.studio.t('script.removed', { n: at + 1 }));
+    this.studio.undo.offer(undo, this.studio.t('script.removed', { n: at + 1 }));
   }
 
   /**
@@ -265,7 +265,7 @@ export class LinesView {
    */
   move(id, distance, focus = document.activeElement) {
     const undo = this.script.move(id, this.script.indexOf(id) + distance);
-    if (undo) this.studio.offerUndo(undo);
+    if (undo) this.studio.undo.offer(undo);
     if (focus instanceof HTMLElement) focus.focus();
     this.room.announce(this.studio.t('script.moved', { n: this.script.indexOf(id) + 1 }));
   }
@@ -361,7 +361,7 @@ export class LinesView {
       script.filterLines((line) => !lines.includes(line));
       script.insert(replaced, Math.max(0, at));
     };
-    this.studio.offerUndo(undo, this.room.summary('script.added', lines.length, leftOut));
+    this.studio.undo.offer(undo, this.room.summary('script.added', lines.length, leftOut));
     const last = lines.at(-1);
     if (last) this.focus(last.id, last.text.length);
   }

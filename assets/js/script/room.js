@@ -88,7 +88,7 @@ export class ScriptRoom {
       move: (id, before) => this.onDragged(id, this.script.moveBefore(id, before)),
       gapOf: (id) => this.script.gapAfter(this.script.line(id) ?? {}),
       setGap: (id, seconds) => this.script.setGap(id, seconds),
-      onGap: (id, before) => studio.offerUndo(() => this.script.setGap(id, before)),
+      onGap: (id, before) => studio.undo.offer(() => this.script.setGap(id, before)),
     });
     root.inert = true; // The controls need an open script.
     this.listen();
@@ -576,7 +576,7 @@ export class ScriptRoom {
    */
   onDragged(id, undo) {
     const sentence = this.studio.t('script.moved', { n: this.script.indexOf(id) + 1 });
-    if (undo) this.studio.offerUndo(undo, sentence);
+    if (undo) this.studio.undo.offer(undo, sentence);
     this.announce(sentence);
   }
 
@@ -588,7 +588,7 @@ export class ScriptRoom {
   /** Clear the errors and the messages of an earlier export. */
   clearMessages() {
     this.exporting.clearMessages();
-    if (this.studio.current === this) this.studio.clearErrors();
+    if (this.studio.current === this) this.studio.errorMessages.clear();
   }
 
   // --- Files

@@ -176,7 +176,7 @@ export class SpeakersRoom {
     const { studio, instruct } = this;
     const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
     const manner = text === instruct.value ? '' : text; // A second press removes the style.
-    studio.replaceWithUndo(this, isOwn, () => this.setStyle(manner));
+    studio.undo.replacing(this, isOwn, () => this.setStyle(manner));
   }
 
   /** Return the text that the player shows before the first take. */

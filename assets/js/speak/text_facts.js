@@ -148,7 +148,7 @@ export class Starters {
   /** Put a sample text into the text field, with undo. @param {string} text */
   useSample(text) {
     const { studio, room } = this;
-    studio.replaceWithUndo(room, studio.isOwnText, () => void (studio.text = text));
+    studio.undo.replacing(room, studio.isOwnText, () => void (studio.text = text));
     studio.drafts.touch();
   }
 
@@ -168,7 +168,7 @@ export class Starters {
     const { studio, room } = this;
     const { presets, catalogue, text } = studio;
     const written = presets.starters.filter(({ cast }) => !cast).map((starter) => this.inLanguage(starter.text));
-    studio.replaceWithUndo(room, studio.isOwnText, () => {
+    studio.undo.replacing(room, studio.isOwnText, () => {
       studio.text = oneOf([...written, ...this.texts].filter((one) => one !== text));
       const voices = catalogue.speakers.filter(({ key }) => key !== room.chosen?.key);
       if (voices.length) room.choose(voices[Math.floor(Math.random() * voices.length)]);

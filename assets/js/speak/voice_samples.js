@@ -64,7 +64,7 @@ export class VoiceSamples extends EventTarget {
     const known = this.takes.get(this.sampleKey(choice));
     if (known?.state === 'done') {
       this.studio.stop();
-      this.studio.clearErrors();
+      this.studio.errorMessages.clear();
       return this.play(choice, known);
     }
     if (this.studio.isReachable()) this.speak(choice);
@@ -75,7 +75,7 @@ export class VoiceSamples extends EventTarget {
     const { studio } = this;
     const { mode, voice, name, language, sample } = choice;
     studio.stop();
-    studio.clearErrors();
+    studio.errorMessages.clear();
     const knows = language && studio.cards.get(mode)?.languages.includes(language);
     const config = { voice, language: knows ? language : 'auto' };
     const label = studio.t('picker.sample_of', { name });
