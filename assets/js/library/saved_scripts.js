@@ -17,7 +17,7 @@ const MARKUP = `
   <span class="vw-script-entry-marks"></span>
   <a class="vw-script-entry-open"><span class="vw-take-text" dir="auto"></span><small></small></a>
   <button type="button" class="vw-quiet" data-do="takes" data-icon="right" aria-expanded="false"></button>
-  <button type="button" class="vw-quiet" data-do="remove" data-i18n="library.delete">Delete</button>
+  <button type="button" class="vw-quiet" data-do="remove" data-i18n="library.delete"></button>
 </div>
 <ul class="vw-script-entry-takes" hidden></ul>`;
 

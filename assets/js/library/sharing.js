@@ -5,10 +5,10 @@ import { api } from '../common/api.js';
 /** @typedef {import('../app/studio.js').Studio} Studio */
 
 const MARKUP = `
-<input type="text" readonly data-i18n-aria-label="share.link" aria-label="Link to this take" />
-<button type="button" class="vw-small" data-act="copy" data-i18n="share.copy">Copy the link</button>
-<button type="button" class="vw-small" data-act="end" data-i18n="share.end">End the link</button>
-<p class="vw-hint" data-i18n="share.about">Whoever has the link can hear this take and read its words, until it is ended or the take is deleted.</p>`;
+<input type="text" readonly data-i18n-aria-label="share.link" />
+<button type="button" class="vw-small" data-act="copy" data-i18n="share.copy"></button>
+<button type="button" class="vw-small" data-act="end" data-i18n="share.end"></button>
+<p class="vw-hint" data-i18n="share.about"></p>`;
 
 /** Field and buttons for the public link of a take. */
 export class Sharing {

@@ -107,21 +107,21 @@ const MARKUP = `
 </div>
 <div class="vw-take-more" hidden>
   <div class="vw-take-do">
-    <button type="button" data-do="reproduce" data-i18n="library.reproduce">Reproduce</button>
-    <button type="button" data-do="restore" data-i18n="library.restore">Use these settings</button>
-    <button type="button" data-do="code" data-i18n="shell.as_code">As code</button>
-    <button type="button" data-do="share" data-i18n="share.share" hidden>Share by link</button>
-    <button type="button" data-do="remove" data-i18n="library.delete">Delete</button>
+    <button type="button" data-do="reproduce" data-i18n="library.reproduce"></button>
+    <button type="button" data-do="restore" data-i18n="library.restore"></button>
+    <button type="button" data-do="code" data-i18n="shell.as_code"></button>
+    <button type="button" data-do="share" data-i18n="share.share" hidden></button>
+    <button type="button" data-do="remove" data-i18n="library.delete"></button>
   </div>
   <div class="vw-take-share" hidden></div>
   <p class="vw-take-outcome vw-hint" role="status"></p>
   <div class="vw-pair">
-    <label><span data-i18n="library.name">Name</span><input dir="auto" type="text" maxlength="120" data-field="name" /></label>
-    <label><span data-i18n="library.tags">Tags</span><input dir="auto" type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" placeholder="separated by commas" /></label>
+    <label><span data-i18n="library.name"></span><input dir="auto" type="text" maxlength="120" data-field="name" /></label>
+    <label><span data-i18n="library.tags"></span><input dir="auto" type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" /></label>
   </div>
-  <label><span data-i18n="library.notes">Notes</span><textarea dir="auto" rows="2" maxlength="4000" data-field="notes"></textarea></label>
+  <label><span data-i18n="library.notes"></span><textarea dir="auto" rows="2" maxlength="4000" data-field="notes"></textarea></label>
   <p class="vw-error" role="alert"></p>
-  <details class="vw-take-details"><summary data-icon="right"><span data-i18n="library.details">Details</span></summary><dl class="vw-take-settings"></dl></details>
+  <details class="vw-take-details"><summary data-icon="right"><span data-i18n="library.details"></span></summary><dl class="vw-take-settings"></dl></details>
 </div>`;
 
 const MAX_NAME_CHARS = 48; // Maximum length of the speaker's name in a row.
