@@ -18,6 +18,7 @@ from tests.browser.steps import (
     await_recording,
     await_sound,
     choose,
+    clone_from,
     enter,
     expect_speaker,
     history_row,
@@ -221,6 +222,24 @@ def test_reload_keeps_recording_transcript_and_selection(studio: Page) -> None:
     reload(studio)
     studio.evaluate("new Promise((rest) => setTimeout(rest, 300))")
     expect(studio.locator("#vw-clone-recording")).to_be_hidden()
+
+
+def test_consent_to_blends_is_only_given_by_the_user(studio: Page) -> None:
+    enter(studio, "clone")
+    clone_from(studio, wav(3.0), "The words that are said in it.")
+    blend = studio.locator("#vw-clone-blend")
+    expect(blend).not_to_be_checked()
+    await_recording(studio, "voice.wav")
+    for is_given in (True, False):
+        blend.set_checked(is_given)
+        await_draft(studio, f'"blend":{str(is_given).lower()}')
+        reload(studio)
+        expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
+        expect(blend).to_be_checked(checked=is_given)
+    blend.check()
+    studio.locator(".vw-step-change").first.click()
+    clone_from(studio, wav(4.0), "The words that are said in it.")
+    expect(blend, "the next recording may be of another speaker").not_to_be_checked()
 
 
 def test_reload_keeps_a_microphone_recording(open_studio: OpenStudio) -> None:

@@ -12,7 +12,7 @@ import { edgeOf } from './trimmer.js';
 
 // --- Draft of the Clone room with recording, transcript and choices, for reloads and undo.
 
-/** @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, step: number, recording?: number} & Partial<Reference['selection']>} Draft */
+/** @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, blend?: boolean, step: number, recording?: number} & Partial<Reference['selection']>} Draft */
 
 /** State of the Clone room that the browser stores to restore it after a reload. */
 export class SavedState {
@@ -38,12 +38,12 @@ export class SavedState {
     recordings.delete(this.room.id);
   }
 
-  /** Return the values of the form, except the consent, which the user must give again. @returns {Draft} */
+  /** Return the values of the form without the consent to cloning, which must be given again. @returns {Draft} */
   draft() {
     if (this.pendingDraft) return this.pendingDraft;
     const { language, transcript, xvector, reference, storedVoice, keepForm, currentVoice, steps } = this.room;
     const form = { language: language.value, transcript: transcript.value, only: xvector.checked };
-    return { ...form, ...reference?.selection, recording: this.recordedAt, voice: storedVoice.value, name: keepForm.name.value, step: currentVoice ? 1 : steps.at };
+    return { ...form, ...reference?.selection, recording: this.recordedAt, voice: storedVoice.value, name: keepForm.name.value, blend: keepForm.blend.checked, step: currentVoice ? 1 : steps.at };
   }
 
   /** Restore the recording and its form from a stored draft. @param {Draft} draft */
@@ -69,11 +69,12 @@ export class SavedState {
   }
 
   /** Write the values of a draft into the form. @param {Draft} draft */
-  write({ transcript, only, name }) {
+  write({ transcript, only, name, blend = false }) {
     const { room } = this;
     room.transcript.value = transcript;
     room.xvector.checked = only;
     room.keepForm.name.value = name;
+    room.keepForm.blend.checked = blend;
   }
 
   /**

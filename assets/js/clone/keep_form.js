@@ -164,10 +164,9 @@ export class KeepForm extends Emitter {
     };
   }
 
-  /** Clear the name and the consent, because the next recording may be of another speaker. */
+  /** Clear the name and both consents, because the next recording may be of another speaker. */
   forget() {
-    this.consent.checked = false;
-    this.blend.checked = true;
+    this.consent.checked = this.blend.checked = false;
     this.name.value = '';
   }
 
