@@ -36,7 +36,7 @@ export const isShort = (take) => take.seconds < SHORTEST_REFERENCE;
  *
  * @extends {Emitter<{kept: CardEvent & {voice: import('./card.js').SavedVoice, isAsked: boolean}, longer: CardEvent, closed: CardEvent}>}
  */
-export class KeepForm extends Emitter {
+export class DesignKeepForm extends Emitter {
   /**
    * Create the form from the elements of the Design room.
    *

@@ -16,7 +16,7 @@ import { getElement } from '../common/elements.js';
 import { FieldError, fillLanguages, selectValue, speakerTitle } from '../common/fields.js';
 import { CardActions, TakeMenu } from './card_actions.js';
 import { BlendForm, DesignedVoices } from './designed_voices.js';
-import { KeepForm } from './keep_form.js';
+import { DesignKeepForm } from './keep_form.js';
 import { TakePlayback } from './listening.js';
 import { PresetPicker } from './presets.js';
 import { SavedSets, ShownSets } from './sets.js';
@@ -53,7 +53,7 @@ export class DesignRoom {
     this.requests = new TakeRequests(this);
     this.actions = new CardActions(this);
     this.picker = new PresetPicker(root, studio.presets.designs, this.t);
-    this.keepForm = new KeepForm(root, studio);
+    this.keepForm = new DesignKeepForm(root, studio);
     this.menu = new TakeMenu(getElement(root, '#vw-design-menu'), this.t, {
       again: (card) => this.fromTake(card),
       drop: (card) => this.attempt(() => this.actions.drop(card)),
