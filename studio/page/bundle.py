@@ -1,8 +1,8 @@
 """Bundles of the page's JavaScript modules, style sheets and texts, built on request.
 
 Developers can edit assets/ and presets/ and reload the page without a build step. In a bundle, each module becomes a
-function that returns its exports. Modules are placed after the modules that they import. A source map lets the
-browser show the original line numbers.
+function that returns its exports, which all modules after it can use. Modules are placed after the modules that they
+import. A source map lets the browser show the original line numbers.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ OVERRIDING_SHEETS = ("forced_colors", "touch", "print")
 BROTLI_QUALITY = 9
 
 _IMPORT = re.compile(r"^import (?P<names>\{[^}'\"]*\}) from '(?P<path>\.[^']+)';$", re.MULTILINE)
+_RENAMED = re.compile(r"(\w+) as (\w+)")
 _EXPORT = re.compile(r"^export (?=(?:async function|function\*?|class|const) (\w+))", re.MULTILINE)
 _OTHER_SYNTAX = re.compile(r"^(?:import (?!\{ \$\{)|export )", re.MULTILINE)
 _BLOCK_COMMENT = re.compile(r"^[ \t]*/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*$", re.MULTILINE)
@@ -168,7 +169,7 @@ def join_modules(name: str) -> Joined:
     """
     order, parts = _parts(name)
     exported = _EXPORT.findall(order[-1].read_text("utf-8"))
-    tail = f"export const {{ {', '.join(exported)} }} = $module{len(order) - 1};\n" if exported else ""
+    tail = f"export {{ {', '.join(exported)} }};\n" if exported else ""
     lines = [line for part in parts for _, line in _lines(part)]
     return Joined("\n".join([*lines, f"{tail}//# sourceMappingURL={name}.js.map\n"]), order)
 
@@ -193,7 +194,12 @@ def _parts(name: str) -> tuple[list[Path], list[str]]:
     """Return a module and its imports in execution order, and the converted text of each."""
     order: list[Path] = []
     _visit((ASSETS / "js" / MODULES[name]).resolve(), order, [])
-    return order, [_wrap(path, order) for path in order]
+    owners: dict[str, Path] = {}
+    for path in order:
+        for export in _EXPORT.findall(path.read_text("utf-8")):
+            if owners.setdefault(export, path) is not path:
+                raise ValueError(f"{path.name} exports {export}, which {owners[export].name} exports")
+    return order, [_wrap(path) for path in order]
 
 
 def _visit(path: Path, order: list[Path], importing: list[Path]) -> None:
@@ -207,12 +213,11 @@ def _visit(path: Path, order: list[Path], importing: list[Path]) -> None:
     order.append(path)
 
 
-def _wrap(path: Path, order: list[Path]) -> str:
+def _wrap(path: Path) -> str:
     """Convert a module to a function that returns its exports, with unchanged line numbers."""
 
     def bound(found: re.Match[str]) -> str:
-        number = order.index((path.parent / found["path"]).resolve())
-        return f"const {found['names'].replace(' as ', ': ')} = $module{number};"
+        return "".join(f"const {local} = {name}; " for name, local in _RENAMED.findall(found["names"]))
 
     text = path.read_text("utf-8")
     exported = _EXPORT.findall(text)
@@ -223,7 +228,8 @@ def _wrap(path: Path, order: list[Path]) -> str:
     if other := _OTHER_SYNTAX.search(text):
         raise ValueError(f"{path.name} has an import or export that is not read here: {text[other.start() :][:80]!r}")
     text = text.replace("import.meta.url", f"new URL('../js/{_address(path)}', import.meta.url).href")
-    return f"const $module{order.index(path)} = (() => {{ {text.rstrip()}\nreturn {{ {', '.join(exported)} }}; }})();"
+    names = f"{{ {', '.join(exported)} }}"
+    return f"const {names} = (() => {{ {text.rstrip()}\nreturn {names}; }})();"
 
 
 def _lines(part: str) -> list[tuple[int, str]]:

@@ -96,6 +96,7 @@ def test_changed_module_is_bundled_again(tmp_path: Path, modules: Path) -> None:
         ("export default 1;\n", "not read here"),
         ("import all from './all.js';\n", "not read here"),
         ("import { sum } from '../studio.js';\n", "imported by"),
+        ("export const address = 1;\n", "address.js exports address, which numbers.js exports"),
     ],
 )
 def test_unbundlable_module_error_contains_the_module(modules: Path, text: str, reason: str) -> None:
