@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS
-from tests.browser.steps import PLAYED_MS, await_end, enter
+from tests.browser.steps import PLAYED_MS, await_end, await_sound, enter
 
 pytestmark = pytest.mark.browser
 
@@ -39,3 +39,23 @@ def test_blend_is_played_while_the_slider_moves_and_can_be_saved(studio: Page, n
     enter(studio, "speakers")
     expect(studio.locator("#vw-speakers-picker .vw-pick", has_text="Between")).to_contain_text("Angus 70 %, Clara 30 %")
     assert voice["consent"] == "angus: a speaker of the checkpoint. clara: a speaker of the checkpoint."
+
+
+def test_choice_of_blended_voices_does_not_interrupt_other_audio(studio: Page) -> None:
+    studio.fill("#vw-text", "The heron waits for the evening, and the otter dives where the river is deep. " * 6)
+    studio.click("#vw-speak")
+    await_sound(studio)
+    caption = studio.inner_text("#vw-caption")
+    enter(studio, "design")
+    studio.click("#vw-blend summary")
+    studio.select_option("#vw-blend-first", label="Clara")
+    studio.wait_for_timeout(1000)
+    expect(studio.locator("#vw-blend-mix")).to_contain_text("Clara 50 %")
+    expect(studio.locator("#vw-caption")).to_have_text(caption)
+    expect(studio.locator("#vw-stop")).to_be_enabled()
+    # The user can still play the blend, which then follows the slider.
+    studio.click("#vw-blend-hear")
+    expect(studio.locator("#vw-caption")).to_contain_text("Clara 50 %")
+    for share in ("30", "20"):
+        studio.locator("#vw-blend-share").fill(share)
+    expect(studio.locator("#vw-caption")).to_contain_text("Clara 80 %")

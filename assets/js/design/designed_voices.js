@@ -103,8 +103,10 @@ const BLEND_SEED = 7; // Constant seed, so that two blends differ only in the vo
 
 /** Form that blends two stored voices and saves the result as a new voice. */
 export class BlendForm {
-  /** Take of the last blend that was played, or null. @type {import('../player/take.js').Take|null} */
+  /** Take of the blend in the form, or null if it was not played. @type {import('../player/take.js').Take|null} */
   take = null;
+  /** Last blend that was played, even if the form has changed since then. @type {import('../player/take.js').Take|null} */
+  played = null;
   /** @type {ReturnType<typeof setTimeout>|undefined} */
   playTimer = undefined;
 
@@ -159,12 +161,17 @@ export class BlendForm {
     this.store.disabled = !this.take;
   }
 
-  /** Show the new proportion of the blend, and play the blend after a short delay. */
+  /**
+   * Show the new proportion of the blend, and play the blend after a short delay.
+   *
+   * Other audio, such as a script, is not interrupted.
+   */
   change() {
+    const { studio } = this;
     this.take = null;
     this.show();
     clearTimeout(this.playTimer);
-    this.playTimer = setTimeout(() => this.playBlend(), BLEND_DELAY_MS);
+    if (!studio.isBusy || studio.stage.take === this.played) this.playTimer = setTimeout(() => this.playBlend(), BLEND_DELAY_MS);
   }
 
   playBlend() {
@@ -183,7 +190,7 @@ export class BlendForm {
     try {
       const take = studio.say({ room: 'design', mode, config, text: studio.text, seed: BLEND_SEED, label, isQuiet: true, keepsStopped: false });
       take.addEventListener('error', () => take === this.take && (this.error.textContent = take.error?.message ?? ''));
-      this.take = take;
+      this.take = this.played = take;
       studio.stage.play(take, { clicked });
     } catch (error) {
       if (!(error instanceof FieldError)) throw error;
