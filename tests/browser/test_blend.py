@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import SCREENSHOTS
-from tests.browser.steps import PLAYED_MS, await_end, await_sound, enter
+from tests.browser.conftest import SCREENSHOTS, OpenStudio
+from tests.browser.steps import PLAYED_MS, await_end, await_sound, enter, wav
+from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
@@ -59,3 +62,16 @@ def test_choice_of_blended_voices_does_not_interrupt_other_audio(studio: Page) -
     for share in ("30", "20"):
         studio.locator("#vw-blend-share").fill(share)
     expect(studio.locator("#vw-caption")).to_contain_text("Clara 80 %")
+
+
+def test_refused_blend_shows_its_reason_above_the_player(app: App, open_studio: OpenStudio, no_voices: None) -> None:
+    data = {"name": "Shy", "consent": "Yes.", "ref_text": "A few words.", "provenance": json.dumps({"blend": "no"})}
+    files = {"audio_sample": wav(4.0)["buffer"]}
+    httpx.post(f"{app.url}/v1/audio/voices", data=data, files=files, trust_env=False).raise_for_status()
+    page = open_studio(viewport={"width": 390, "height": 640}, has_touch=True, is_mobile=True)
+    enter(page, "design")
+    page.click("#vw-blend summary")
+    page.select_option("#vw-blend-first", label="Shy")
+    error = page.locator("#vw-blend-error")
+    expect(error).to_contain_text("has not consented")
+    expect(error).to_be_in_viewport(ratio=1)

@@ -189,12 +189,12 @@ export class BlendForm {
     studio.stage.player.start().catch(() => {});
     try {
       const take = studio.say({ room: 'design', mode, config, text: studio.text, seed: BLEND_SEED, label, isQuiet: true, keepsStopped: false });
-      take.addEventListener('error', () => take === this.take && (this.error.textContent = take.error?.message ?? ''));
+      take.addEventListener('error', () => take === this.take && this.showError(take.error));
       this.take = this.played = take;
       studio.stage.play(take, { clicked });
     } catch (error) {
       if (!(error instanceof FieldError)) throw error;
-      this.error.textContent = error.message;
+      this.showError(error);
     }
     this.show();
   }
@@ -212,7 +212,13 @@ export class BlendForm {
       this.name.value = '';
       studio.toast(studio.t('design.blend_kept', { name }));
     } catch (thrown) {
-      this.error.textContent = errorOf(thrown).message;
+      this.showError(errorOf(thrown));
     }
+  }
+
+  /** Show an error of the blend, and scroll to it. @param {Error|null} error */
+  showError(error) {
+    this.error.textContent = error?.message ?? '';
+    this.error.scrollIntoView({ block: 'nearest' });
   }
 }
