@@ -89,6 +89,21 @@ def test_url_opens_its_room_and_an_unknown_url_opens_the_first_room(app: App, op
     expect(page.locator("#vw-room-speakers")).to_be_visible()
 
 
+def test_browser_back_closes_an_open_sheet_before_it_changes_the_room(open_studio: OpenStudio) -> None:
+    page = open_studio(viewport={"width": 390, "height": 844})
+    enter(page, "library")
+    enter(page, "speakers")
+    for button, sheet in (("#vw-speakers-voice", "#vw-voice-sheet"), ("#vw-text-said", "#vw-pronunciation")):
+        page.click(button)
+        expect(page.locator(sheet)).to_be_visible()
+        page.go_back()
+        expect(page.locator(sheet)).to_be_hidden()
+        page.wait_for_url("**/#/speak")
+        expect(page.locator("#vw-room-speakers")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#vw-room-library")).to_be_visible()
+
+
 def test_browser_back_returns_to_the_previous_script(app: App, studio: Page) -> None:
     enter_script(studio)
     addresses = []

@@ -12,12 +12,20 @@ export class RoomAddress {
   /**
    * Read the room from the URL, and follow later changes of the URL.
    *
+   * With an open sheet, Back closes the sheet and does not change the room.
+   *
    * @param {string[]} rooms ids of the rooms
    * @param {() => void} onMoved called after Back, Forward, or an edit of the URL
    */
   constructor(rooms, onMoved) {
     this.rooms = rooms;
-    addEventListener('popstate', onMoved);
+    addEventListener('popstate', () => {
+      const sheet = document.querySelector('.vw :is(:popover-open, dialog[open])');
+      if (sheet instanceof HTMLDialogElement) sheet.close();
+      else if (sheet instanceof HTMLElement) sheet.hidePopover();
+      else return onMoved();
+      history.forward();
+    });
   }
 
   /** Return the id of the room in the URL, or null if the URL has no valid room. @returns {string|null} */
