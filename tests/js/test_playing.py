@@ -199,3 +199,10 @@ def test_single_take_waits_less_than_three_concurrent_takes(node: Node) -> None:
         fast=FAST,
     )
     assert holds == [0, 0, 0, pytest.approx(240)]
+
+
+@pytest.mark.parametrize(("samples", "expected"), [(120_000, 0.5), (236_000, 236 / 240), (241_000, None)])
+def test_progress_is_not_shown_beyond_the_estimated_length(node: Node, samples: int, expected: float | None) -> None:
+    take = {"state": "streaming", "planned": 240_000, "samples": samples, "arrivals": [{"arrivedAt": 0}]}
+    progress = node.call("player/stage_panel", "progressOf", take, 5000)
+    assert (progress and progress["share"]) == expected

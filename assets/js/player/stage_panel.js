@@ -10,7 +10,7 @@ import { Take } from './take.js';
 
 const MIN_PROGRESS_S = 10; // No progress is shown for shorter takes.
 const MIN_MEASURED_MS = 1000; // The remaining time is estimated after this much generation time.
-const MAX_PROGRESS = 0.99; // The shown progress stays below 1, because the length of the take is an estimate.
+const MAX_PROGRESS = 0.99; // Beyond this, the length of the take, which is an estimate, was too short.
 
 /**
  * @typedef {Object} GenerationProgress @property {number} share    generated fraction of the take, below 1
@@ -26,11 +26,11 @@ const MAX_PROGRESS = 0.99; // The shown progress stays below 1, because the leng
  * @returns {GenerationProgress|null}
  */
 export function progressOf({ state, planned, samples, arrivals }, now) {
-  if (state !== 'streaming' || planned < MIN_PROGRESS_S * SAMPLE_RATE) return null;
-  const share = Math.min(MAX_PROGRESS, samples / planned);
+  const share = samples / planned;
+  if (state !== 'streaming' || planned < MIN_PROGRESS_S * SAMPLE_RATE || share > MAX_PROGRESS) return null;
   const spent = now - arrivals[0].arrivedAt;
   const left = spent < MIN_MEASURED_MS ? null : ((spent / 1000) * (1 - share)) / share;
-  return { share, samples: Math.max(planned, samples), left };
+  return { share, samples: planned, left };
 }
 
 // --- Metrics of a take: times since the click that this page has measured, and the metrics of the runtime.
