@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
 from tests.browser.conftest import OpenStudio
-from tests.browser.steps import SHORT, await_sound, enter, play_through, wav
+from tests.browser.steps import SHORT, await_sound, clone_from, enter, play_through, wav
 from tests.browser.test_page import complaints
 from tests.support.app import App
 from tests.support.stalling import stalling_proxy
@@ -163,6 +163,25 @@ def test_library_shows_no_second_error_if_the_status_reports_the_outage(app: App
         expect(page.locator("#vw-status")).to_have_attribute("data-state", "waiting", timeout=NOTICED_MS)
         expect(page.locator("#vw-room-library")).not_to_contain_text("is not responding")
         proxy.flow()
+
+
+@pytest.mark.usefixtures("no_voices")
+def test_error_of_a_voice_saved_offline_disappears_with_the_network(app: App, open_studio: OpenStudio) -> None:
+    with stalling_proxy(int(app.port)) as proxy:
+        page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
+        enter(page, "clone")
+        clone_from(page, wav(4.0), "A few words that could be said here.")
+        page.check("#vw-clone-consent")
+        page.fill("#vw-clone-keep-name", "Me")
+        proxy.stall()
+        page.context.set_offline(True)
+        expect(page.locator("#vw-status")).to_have_attribute("data-state", "waiting", timeout=NOTICED_MS)
+        page.click("#vw-clone-keep-button")
+        error = page.locator(".vw-error", has_text="Not sent")
+        expect(error).to_have_text("Not sent: the studio can’t be reached. Nothing on the page is lost.")
+        page.context.set_offline(False)
+        proxy.flow()
+        expect(error).to_have_count(0, timeout=BACK_MS)
 
 
 @pytest.mark.usefixtures("no_voices")

@@ -622,12 +622,15 @@ export class Studio {
   /**
    * Show an error at the form field to which it belongs.
    *
+   * An error about the connection disappears when the studio is reachable again.
+   *
    * @param {HTMLElement|string} place
    * @param {Error|string} error
    * @param {string} [room] id of a room, by default the current one
    */
   showError(place, error, room) {
-    this.errorMessages.showMessage(place, error, room);
+    if (Object(error).unreachable) this.errorMessages.showUntilReady(place, error, '', room);
+    else this.errorMessages.showMessage(place, error, room);
   }
 
   /**
