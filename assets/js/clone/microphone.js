@@ -168,7 +168,7 @@ export class Microphone extends Emitter {
     this.recordingPanel.hidden = state === 'idle';
     this.level.hidden = state !== 'recording';
     // Reserve the space of the countdown, so that nothing moves when it appears.
-    this.count.hidden = state === 'idle' || state === 'recording';
+    if (state === 'recording') this.count.textContent = '';
     if (state === 'asking') this.status.textContent = studio.t('clone.microphone.asking');
   }
 
