@@ -213,3 +213,19 @@ def test_wrong_transcript_gives_the_same_error_in_the_transcript_step_and_on_sav
     expect(error).to_have_text(sentence)
     page.fill("#vw-clone-transcript", WORDS)
     expect(error).to_be_empty()
+
+
+def test_notice_fills_the_space_of_the_banner_that_it_hides(open_studio: OpenStudio) -> None:
+    page = phone(open_studio)
+    heights = page.evaluate(
+        """() => {
+          const [status, banner] = ['#vw-status', '#vw-banner'].map((name) => document.querySelector(name));
+          document.querySelector('#vw-banner-says').textContent = 'A small built-in voice. '.repeat(5);
+          banner.hidden = false;
+          const before = banner.offsetHeight;
+          Object.assign(status, { textContent: 'You are offline.' }).dataset.state = 'waiting';
+          return [before, banner.offsetHeight, status.offsetHeight];
+        }"""
+    )
+    assert heights[0] > 60
+    assert heights == [heights[0]] * 3
