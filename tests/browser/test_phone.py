@@ -229,3 +229,14 @@ def test_notice_fills_the_space_of_the_banner_that_it_hides(open_studio: OpenStu
     )
     assert heights[0] > 60
     assert heights == [heights[0]] * 3
+
+
+def test_masthead_is_complete_with_text_of_double_size(open_studio: OpenStudio) -> None:
+    page = phone(open_studio, 195, 422)
+    page.evaluate("document.querySelector('#vw-banner').hidden = false")
+    page.evaluate("document.querySelector('#vw-banner-says').textContent = 'You are hearing the small built-in voice.'")
+    cut = page.locator(".vw-masthead :is(button, select, p)").evaluate_all(
+        "(all) => all.filter((one) => one.getBoundingClientRect().right > innerWidth).map(({ id }) => id)"
+    )
+    assert cut == []
+    assert page.evaluate("document.documentElement.scrollWidth") == 195
