@@ -18,7 +18,7 @@ from PIL import Image, ImageColor
 from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.steps import SHORT, await_end, await_sound, clone_from, enter, to_words, try_out, wav
+from tests.browser.steps import SHORT, await_end, await_sound, clone_from, enter, hear_clone, to_words, try_out, wav
 from tests.support.app import App
 from tests.support.audio_files import audio_file
 from tests.support.signals import chords, cough, drums, voice
@@ -484,6 +484,21 @@ def test_saving_a_voice_ends_the_preview(studio: Page) -> None:
 
 def voices_of(app: App) -> list[dict[str, Any]]:
     return list(httpx.get(app.url + VOICES, trust_env=False).json()["data"])
+
+
+def test_voice_with_a_refused_transcript_is_reported_as_not_saved(studio: Page) -> None:
+    enter(studio, "clone")
+    to_words(studio, wav(4.0))
+    studio.fill("#vw-clone-transcript", SAID)
+    studio.click("#vw-clone-words-done")
+    studio.check("#vw-clone-consent")
+    studio.fill("#vw-clone-keep-name", "Me")
+    hear_clone(studio)
+    refusal = {"error": {"code": "transcript_mismatch", "message": "It does not match.", "param": "ref_text"}}
+    studio.route(f"**{VOICES}", lambda route: route.fulfill(status=400, json=refusal))
+    studio.click("#vw-clone-keep-button")
+    expect(studio.locator("#vw-toasts")).to_contain_text("The voice was not saved.")
+    expect(studio.locator("#vw-clone-transcript")).to_be_visible()
 
 
 def test_original_and_clone_are_played_next_to_each_other(open_studio: OpenStudio) -> None:

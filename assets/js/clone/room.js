@@ -115,7 +115,11 @@ export class CloneRoom {
     this.language.onchange = () => this.view.paint();
     studio.textField.addEventListener('input', () => this.compare());
     this.keepForm.on('kept', (voice) => this.onKept(voice));
-    this.keepForm.on('refused', (field) => field.startsWith('ref_') && steps.go(field === 'ref_text' ? 2 : 1));
+    this.keepForm.on('refused', (field) => {
+      if (!field.startsWith('ref_')) return;
+      steps.go(field === 'ref_text' ? 2 : 1);
+      studio.toast(studio.t('clone.not_kept'));
+    });
     studio.voices.addEventListener('change', () => this.onVoices());
   }
 
