@@ -213,6 +213,30 @@ def test_missing_microphone_is_reported_immediately(studio: Page) -> None:
     assert studio.text_content("#vw-clone-count") == "…", "nobody was counted down to nothing"
 
 
+def test_silent_microphone_is_reported_while_it_records(studio: Page) -> None:
+    enter(studio, "clone")
+    studio.evaluate(
+        """() => {
+          const silent = new AudioContext().createMediaStreamDestination().stream;
+          navigator.mediaDevices.getUserMedia = () => Promise.resolve(silent);
+        }"""
+    )
+    studio.click("#vw-clone-record")
+    expect(studio.locator("#vw-clone-status")).to_contain_text("Is the microphone on?")
+    studio.click("#vw-clone-stop")
+
+
+def test_text_to_read_stays_in_place_when_recording_starts(studio: Page) -> None:
+    enter(studio, "clone")
+    place = "document.querySelector('#vw-clone-reading').getBoundingClientRect().top"
+    studio.click("#vw-clone-record")
+    expect(studio.locator("#vw-clone-count")).to_have_text("2")
+    counting = studio.evaluate(place)
+    expect(studio.locator("#vw-clone-level")).to_be_visible()
+    assert studio.evaluate(place) == counting
+    studio.click("#vw-clone-stop")
+
+
 def test_level_meter_has_the_colours_of_the_page(studio: Page) -> None:
     enter(studio, "clone")
     studio.evaluate(

@@ -124,6 +124,8 @@ function refusalKey(refusal) {
 
 const COUNT = 3;
 const BEAT_MS = 700;
+const MAX_SILENCE_S = 2; // After this much recorded silence, the microphone is probably off.
+const MIN_LEVEL = 0.003; // Minimum peak of a microphone that is on.
 
 /** @typedef {'idle'|'asking'|'counting'|'recording'} State */
 
@@ -180,12 +182,15 @@ export class Microphone extends Emitter {
   }
 
   async start() {
+    let loudest = 0;
     const recorder = new Recorder({
       maxSeconds: this.maxSeconds,
       onLevel: (level, seconds) => {
         if (this.recorder !== recorder) return; // A block of samples may arrive after the end of the recording.
         this.level.value = level;
-        this.status.textContent = this.studio.t('clone.recording_for', { s: seconds.toFixed(1) });
+        loudest = Math.max(loudest, level);
+        const isSilent = seconds > MAX_SILENCE_S && loudest < MIN_LEVEL;
+        this.status.textContent = this.studio.t(isSilent ? 'clone.recording_silent' : 'clone.recording_for', { s: seconds.toFixed(1) });
       },
       onFull: () => this.finish(),
     });
