@@ -5,10 +5,14 @@ Modules that are imported here must load fast, because nothing else happens in t
 
 from __future__ import annotations
 
+import atexit
+import os
 import socket
 import threading
 from concurrent.futures import Future
 
+from runtime.errors import SetUpError
+from runtime.exits import Exit
 from runtime.server import logs
 from runtime.server.engine_process.client import EngineClient
 from runtime.server.speech_engine import Progress, SpeechEngine
@@ -33,9 +37,14 @@ def launch(settings: Settings) -> int:
         # Torch is imported first, because imports hold the GIL, and loading the weights usually does not.
         import runtime.engine.engine  # noqa: F401
     opening = EngineOpener(settings)
-    with yielding():
-        from runtime.server.serve import serve
-    return serve(settings, listener, opening.wait)
+    try:
+        with yielding():
+            from runtime.server.serve import serve
+        return serve(settings, listener, opening.wait)
+    except Exception as error:
+        # The interpreter's normal shutdown would abort while the thread loads the engine.
+        atexit.register(os._exit, Exit.BAD_INPUT if isinstance(error, SetUpError) else Exit.FAILED)
+        raise
 
 
 def listen(settings: ServerSettings) -> socket.socket:

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from runtime.errors import CheckpointMissing
+from runtime.exits import Exit
 from runtime.server import launch
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Settings
@@ -29,11 +30,40 @@ assert launch.launch(Settings(server=ServerSettings(port=0, engine_process=sys.a
 print(*sorted({"fastapi", "pydantic", "torch", "uvicorn"} & set(sys.modules)))
 """
 
+# Program that starts a runtime whose server raises an error while the engine computes.
+REFUSED = """
+import sys, threading, torch, types
+from runtime import cli
+from runtime.errors import InvalidSetting
+from runtime.server import launch
+
+def refuse(settings, listener, open_engine):
+    opened.wait()
+    raise InvalidSetting(name="wyoming", value="http", why="no")
+
+def open_engine(settings, progress):
+    weight = torch.randn(300, 300, 3)
+    opened.set()
+    while True:
+        torch.nn.functional.conv1d(weight, weight)
+
+opened = threading.Event()
+sys.modules["runtime.server.serve"] = types.SimpleNamespace(serve=refuse)
+launch._open_engine = open_engine
+sys.exit(cli.main(["runtime", "--port", "0"]))
+"""
+
 
 @pytest.mark.parametrize(("process", "imported"), [("own", ""), ("shared", "torch")])
 def test_engine_is_opened_before_slow_packages_of_the_server_are_imported(process: str, imported: str) -> None:
     output = subprocess.check_output([sys.executable, "-c", PROGRAM, process], text=True, timeout=TEST_TIMEOUT_S)
     assert output.strip() == imported
+
+
+def test_refused_setting_ends_a_process_that_still_opens_the_engine() -> None:
+    ended = subprocess.run([sys.executable, "-c", REFUSED], capture_output=True, text=True, timeout=TEST_TIMEOUT_S)
+    assert ended.stderr == "voicewright: wyoming is http: no. [invalid_setting]\n"
+    assert ended.returncode == Exit.BAD_INPUT
 
 
 def test_server_receives_the_current_and_all_later_loading_steps(monkeypatch: pytest.MonkeyPatch) -> None:
