@@ -71,6 +71,7 @@ class EngineOpener:
         self._engine: Future[SpeechEngine] = Future()
         self._step = (0, len(settings.models), "starting")
         self._progress: Progress = lambda loaded, of, step: None
+        self._lock = threading.Lock()  # Lock that keeps the steps in order.
         # Unlike a thread pool, a daemon thread does not delay the process's exit.
         threading.Thread(target=self._open, name="engine-opening", daemon=True).start()
 
@@ -84,8 +85,9 @@ class EngineOpener:
         Raises:
             SetUpError: A checkpoint, the device or a setting cannot be used.
         """
-        self._progress = progress
-        progress(*self._step)
+        with self._lock:
+            self._progress = progress
+            progress(*self._step)
         return self._engine.result()
 
     def _open(self) -> None:
@@ -95,8 +97,9 @@ class EngineOpener:
             self._engine.set_exception(error)
 
     def _report_progress(self, loaded: int, of: int, step: str) -> None:
-        self._step = loaded, of, step
-        self._progress(loaded, of, step)
+        with self._lock:
+            self._step = loaded, of, step
+            self._progress(loaded, of, step)
 
 
 def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:

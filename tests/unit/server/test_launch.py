@@ -67,7 +67,7 @@ def test_refused_setting_ends_a_process_that_still_opens_the_engine() -> None:
 
 
 def test_server_receives_the_current_and_all_later_loading_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    began, attached = threading.Event(), threading.Event()
+    began, attached, later = threading.Event(), threading.Event(), threading.Event()
     engine, steps = cast("SpeechEngine", object()), list[tuple[int, int, str]]()
 
     def open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
@@ -78,8 +78,12 @@ def test_server_receives_the_current_and_all_later_loading_steps(monkeypatch: py
         return engine
 
     def attach(*step: int | str) -> None:
+        if attached.is_set():
+            later.set()
+        else:
+            attached.set()
+            later.wait(0.2)  # A later step must not be reported before this step.
         steps.append(cast("tuple[int, int, str]", step))
-        attached.set()
 
     monkeypatch.setattr(launch, "_open_engine", open_engine)
     opening = launch.EngineOpener(Settings())
