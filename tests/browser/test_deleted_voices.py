@@ -276,3 +276,25 @@ def test_voice_can_be_permanently_deleted_with_its_takes(open_studio: OpenStudio
     expect(page.locator("#vw-star")).to_be_hidden()
     assert page.request.get(f"{origin(page)}/studio/takes/{take}").status == 404
     assert page.request.get(f"{origin(page)}/studio/voices/Peter").status == 404
+
+
+def test_line_has_no_audio_after_its_takes_are_deleted_with_the_voice(spoken: Page) -> None:
+    await_saved(spoken)
+    deleted = line(spoken, 1).locator(".vw-line-error")
+    delete(spoken, "Peter")
+    expect(deleted).to_contain_text("The existing audio stays")
+    spoken.locator(".vw-toast").get_by_role("button", name="Delete now, with 1 take").click()
+    for _ in range(2):
+        expect(line(spoken, 1)).to_have_attribute("data-state", "unmade")
+        expect(deleted).to_have_text("This voice was deleted, and this line has no audio. Choose another voice.")
+        enter(spoken, "script")
+        await_saved(spoken)
+        reload(spoken)
+
+
+def test_line_has_no_audio_if_its_takes_were_deleted_elsewhere(spoken: Page) -> None:
+    await_saved(spoken)
+    (peter,) = spoken.request.get(f"{origin(spoken)}{VOICES}").json()["data"]
+    assert spoken.request.delete(f"{origin(spoken)}/studio/voices/{peter['id']}?now=1&takes=1").ok
+    spoken.evaluate("dispatchEvent(new Event('focus'))")
+    expect(line(spoken, 1)).to_have_attribute("data-state", "unmade")

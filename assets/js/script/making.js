@@ -85,6 +85,28 @@ export class Maker extends EventTarget {
     this.script = script;
     for (const known of [this.takes, this.storedTakes, this.errors]) known.clear();
     this.readTakes();
+    this.forgetDeleted();
+  }
+
+  /**
+   * Forget the takes of deleted voices that the studio no longer has.
+   *
+   * The studio deletes all takes of a voice together, so the search ends at the first take that exists.
+   */
+  async forgetDeleted() {
+    const { script, takes, storedTakes, studio } = this;
+    for (const one of script?.voices ?? []) {
+      if (!this.voiceAssignment.isDeleted(one)) continue;
+      for (const [key, { take }] of storedTakes) {
+        if (!key.includes(JSON.stringify(one.voice))) continue;
+        const isThere = await studio.api.get(`studio/takes/${take}`).then(() => true, ({ status }) => status !== 404);
+        if (isThere || script !== this.script) break;
+        takes.delete(key);
+        storedTakes.delete(key);
+        this.changed();
+        this.dispatchEvent(new Event('kept'));
+      }
+    }
   }
 
   /** Collect the stored takes of the script's lines by key. */

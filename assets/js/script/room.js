@@ -269,6 +269,7 @@ export class ScriptRoom {
     this.knownVoices = new Set(studio.voices.list.map(({ id }) => id));
     if (went) script.notify(false); // Save the script, because it contains the names of its voices.
     this.lines.refreshVoices();
+    this.maker.forgetDeleted();
     this.showSoon();
   }
 
