@@ -22,6 +22,7 @@ from tests.browser.script_steps import (
     text_of,
 )
 from tests.browser.steps import (
+    await_end,
     await_sound,
     choose,
     clone_from,
@@ -126,6 +127,20 @@ def test_line_keeps_its_audio_after_its_voice_is_deleted(spoken: Page) -> None:
     spoken.locator("#vw-voice-sheet .vw-pick[data-voice^='custom_voice:'] > .vw-pick-choose").first.click()
     expect(line(spoken, 1).locator(".vw-line-recast")).to_be_hidden()
     expect(line(spoken, 1)).to_have_attribute("data-state", "unmade")
+
+
+def test_finished_line_of_a_deleted_voice_is_played_up_to_an_unmade_line(spoken: Page) -> None:
+    text_of(spoken, 2).fill("And a good night.")
+    delete(spoken, "Peter")
+    enter(spoken, "script")
+    line(spoken, 1).locator(".vw-line-play").click()
+    expect(spoken.locator("#vw-time")).not_to_have_text("0:00.0")
+    said = spoken.locator("#vw-dock-actions [data-error-for=request]")
+    expect(said).to_have_text("The voice of line 2 (Peter) was deleted. Choose another voice for it.")
+    await_end(spoken)
+    expect(line(spoken, 2)).to_have_attribute("data-state", "unmade")
+    line(spoken, 2).locator(".vw-line-play").click()
+    expect(said).to_contain_text("The voice of line 2 (Peter) was deleted.")
 
 
 def test_line_keeps_its_old_audio_if_new_audio_cannot_be_generated(spoken: Page) -> None:

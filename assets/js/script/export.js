@@ -283,7 +283,7 @@ export class ExportForm {
     this.go.disabled = true;
     this.progress.hidden = false;
     try {
-      room.check(lines.map(({ id }) => id));
+      room.check(lines.map(({ id }) => id), false);
       const { options: wanted } = this;
       const onProgress = (/** @type {number} */ made, /** @type {number} */ of, /** @type {number|null} */ left, /** @type {number} */ share) => {
         const line = left === null ? t('script.making', { n: made + 1, of }) : t('script.making_left', { n: made + 1, of, time: studio.facts.time(left) });

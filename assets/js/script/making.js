@@ -34,6 +34,7 @@
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
 import { throttle } from '../common/elements.js';
+import { FieldError } from '../common/fields.js';
 import { configFor, hasTags, lastStyle } from '../common/text.js';
 import { LOST } from '../player/reload.js';
 import { Take } from '../player/take.js';
@@ -57,7 +58,7 @@ export class Maker extends EventTarget {
   /**
    * Create a generator that has no lines yet.
    *
-   * @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'speech'|'voices'|'pronunciation'|'t'>} studio
+   * @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'showError'|'speech'|'voices'|'pronunciation'|'t'>} studio
    * @param {import('./voice_assignment.js').VoiceAssignment} voiceAssignment
    */
   constructor(studio, voiceAssignment) {
@@ -259,6 +260,17 @@ export class Maker extends EventTarget {
   /** Return the stored takes of a line's segments, in order. @param {Line} line */
   partsOf(line) {
     return this.segmentsOf(line).flatMap(({ key }) => (key && this.storedTakes.get(key)) || []);
+  }
+
+  /** Return true if audio of a line is missing and its voice was deleted. @param {Line} line */
+  isLost(line) {
+    return this.voiceAssignment.isDeleted(line.voice) && this.segmentsOf(line).some((part) => !part.silence && !this.takeOf(part));
+  }
+
+  /** Return the error for a line whose voice was deleted. @param {Line} line */
+  deletedVoiceError({ id, voice }) {
+    const { t } = this.studio;
+    return new FieldError('request', t('script.voice_deleted', { n: (this.script?.indexOf(id) ?? 0) + 1, name: voice?.name ?? t('script.deleted_unnamed') }));
   }
 
   /** Set a random seed for a line that has no seed. @param {Line} line */
@@ -466,7 +478,7 @@ export class Regeneration {
     const { studio, script, maker, voiceAssignment } = this.room;
     const line = script.line(id);
     if (!line || !studio.isReachable()) return;
-    if (voiceAssignment.isDeleted(line.voice)) return studio.showError('request', this.room.deletedVoiceError(line));
+    if (voiceAssignment.isDeleted(line.voice)) return studio.showError('request', maker.deletedVoiceError(line));
     studio.stop();
     const { seed, locked } = line;
     const isMade = maker.state(line).state === 'made';

@@ -436,8 +436,14 @@ export class ScriptRoom {
     if (stage.take !== this.fullAudio) stage.show(this.fullAudio);
   }
 
-  /** Throw an error for the first line that cannot be spoken. @param {string[]} ids */
-  check(ids) {
+  /**
+   * Throw an error for the first line that cannot be spoken.
+   *
+   * Playback may start before a line that is unmade and whose voice was deleted. It ends at this line.
+   *
+   * @param {string[]} ids @param {boolean} [isPlayed] false if the audio of all lines is needed
+   */
+  check(ids, isPlayed = true) {
     const wanted = new Set(ids);
     const lines = this.script.lines.filter(({ id }) => wanted.has(id));
     const wrong = lines.find(({ text }) => readParts(text).fault);
@@ -447,17 +453,11 @@ export class ScriptRoom {
     }
     const mute = lines.find((line) => !line.voice && this.maker.segmentsOf(line).length);
     if (mute) throw new FieldError('request', this.studio.t('script.no_voice', { n: this.script.indexOf(mute.id) + 1 }));
-    const deleted = lines.find((line) => this.voiceAssignment.isDeleted(line.voice) && this.maker.segmentsOf(line).some((part) => !part.silence && !this.maker.takeOf(part)));
-    if (deleted) throw this.deletedVoiceError(deleted);
+    const deleted = (isPlayed ? lines.slice(0, 1) : lines).find((line) => this.maker.isLost(line));
+    if (deleted) throw this.maker.deletedVoiceError(deleted);
     if (!lines.some((line) => this.maker.segmentsOf(line).length)) {
       throw new FieldError('request', this.studio.t('shell.text_first'));
     }
-  }
-
-  /** Return the error for a line whose voice was deleted. @param {import('./document.js').Line} line */
-  deletedVoiceError({ id, voice }) {
-    const { t } = this.studio;
-    return new FieldError('request', t('script.voice_deleted', { n: this.script.indexOf(id) + 1, name: voice?.name ?? t('script.deleted_unnamed') }));
   }
 
   /**
