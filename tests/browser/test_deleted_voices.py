@@ -80,6 +80,13 @@ def delete(page: Page, name: str) -> None:
     expect(row).to_have_count(0)
 
 
+def confirm_deletion(page: Page, answer: str) -> None:
+    page.locator(".vw-toast").get_by_role("button", name="Delete now, with 1 take").click()
+    asked = page.get_by_role("dialog", name="Delete Peter and 1 take for good?")
+    asked.get_by_role("button", name=answer).click()
+    expect(asked).to_be_hidden()
+
+
 def test_voice_used_in_a_script_can_be_deleted_and_restored(spoken: Page) -> None:
     delete(spoken, "Peter")
     toast = spoken.locator(".vw-toast", has_text="Deleted: Peter")
@@ -285,7 +292,10 @@ def test_voice_can_be_permanently_deleted_with_its_takes(open_studio: OpenStudio
         ".vw-toast", has_text="Deleted: Peter. Its file stays in the bin for 24 h; 1 take stays saved."
     )
     page.screenshot(path=SCREENSHOTS / f"voice-deleted-{width}.png")
-    toast.get_by_role("button", name="Delete now, with 1 take").click()
+    confirm_deletion(page, "Cancel")
+    expect(toast.get_by_role("button", name="Undo")).to_be_visible()
+    assert page.request.get(f"{origin(page)}/studio/takes/{take}").ok
+    confirm_deletion(page, "Delete for good")
     expect(page.locator(".vw-toast", has_text="Peter and 1 take were deleted for good.")).to_be_visible()
     expect(page.locator("#vw-caption")).to_be_empty()
     expect(page.locator("#vw-star")).to_be_hidden()
@@ -298,7 +308,7 @@ def test_line_has_no_audio_after_its_takes_are_deleted_with_the_voice(spoken: Pa
     deleted = line(spoken, 1).locator(".vw-line-error")
     delete(spoken, "Peter")
     expect(deleted).to_contain_text("The existing audio stays")
-    spoken.locator(".vw-toast").get_by_role("button", name="Delete now, with 1 take").click()
+    confirm_deletion(spoken, "Delete for good")
     for _ in range(2):
         expect(line(spoken, 1)).to_have_attribute("data-state", "unmade")
         expect(deleted).to_have_text("This voice was deleted, and this line has no audio. Choose another voice.")

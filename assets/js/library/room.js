@@ -7,6 +7,7 @@ import { PAGE } from './history.js';
 import { SavedScripts } from './saved_scripts.js';
 import { TakeSelection } from './selection.js';
 import { headOf, speakerOf, TakeRow } from './take_row.js';
+import { confirmDeletion } from './voice_row.js';
 import { VoicesPanel } from './voices_panel.js';
 
 // --- List of takes and scripts by day, with search, filters and pages.
@@ -208,13 +209,8 @@ export class TakeSpace {
     this.button.onclick = () => this.openDialog();
     const say = (/** @type {unknown} */ error) => studio.toast(errorOf(error).message);
     getElement(this.binLine, '[data-do=restore]').onclick = () => studio.history.restoreBin().catch(say);
-    const emptying = getElement(root, '#vw-takes-emptying', HTMLDialogElement);
-    getElement(this.binLine, '[data-do=empty]').onclick = () => {
-      getElement(emptying, 'h2').textContent = studio.t('library.empty_ask', { n: this.space?.in_bin });
-      emptying.returnValue = '';
-      emptying.showModal();
-    };
-    emptying.onclose = () => emptying.returnValue && studio.history.emptyBin().catch(say);
+    getElement(this.binLine, '[data-do=empty]').onclick = () =>
+      confirmDeletion(studio, studio.t('library.empty_ask', { n: this.space?.in_bin }), () => studio.history.emptyBin().catch(say));
     this.choice.onchange = () => this.describe();
     this.dialog.onclose = () => this.dialog.returnValue === 'yes' && this.free(Number(this.choice.value));
     studio.history.addEventListener('change', throttle(() => root.hidden || this.refresh(), COUNTED_MS));

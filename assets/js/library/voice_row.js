@@ -134,12 +134,16 @@ export class VoiceRow {
       t(takes ? 'voices.in_bin_takes' : 'voices.in_bin', { time: formatDuration(restorable, t), n: takes }),
     ];
     const now = t(takes ? 'voices.delete_now_takes' : 'voices.delete_now', { n: takes });
-    studio.toast(sentences.filter(Boolean).join(' '), {
-      action: t('shell.undo'),
-      stayMs: UNDO_MS,
-      onAction: () => this.attempt(async () => api.post(`studio/voices/${voice.id}/restore`)),
-      also: { action: now, onAction: () => this.attempt(() => this.deleteForGood()) },
-    });
+    const question = t(takes ? 'voices.delete_ask_takes' : 'voices.delete_ask', { name: voice.name, n: takes });
+    const offer = () => {
+      studio.toast(sentences.filter(Boolean).join(' '), {
+        action: t('shell.undo'),
+        stayMs: UNDO_MS,
+        onAction: () => this.attempt(async () => api.post(`studio/voices/${voice.id}/restore`)),
+        also: { action: now, onAction: () => confirmDeletion(studio, question, () => this.attempt(() => this.deleteForGood()), offer) },
+      });
+    };
+    offer();
   }
 
   /** Delete a voice permanently that is already in the bin, and all takes with this voice. */
@@ -229,6 +233,20 @@ export class VoiceRow {
     const word = this.studio.t(key);
     return word === key ? name : word;
   }
+}
+
+/**
+ * Ask the user to confirm a deletion that cannot be undone.
+ *
+ * @param {import('../app/studio.js').Studio} studio @param {string} question @param {() => void} onConfirm
+ * @param {() => void} [onCancel]
+ */
+export function confirmDeletion({ page }, question, onConfirm, onCancel = () => {}) {
+  const dialog = getElement(page, '#vw-takes-emptying', HTMLDialogElement);
+  getElement(dialog, 'h2').textContent = question;
+  dialog.returnValue = '';
+  dialog.onclose = () => (dialog.returnValue ? onConfirm() : onCancel());
+  dialog.showModal();
 }
 
 /**
