@@ -289,7 +289,7 @@ def test_voice_can_be_permanently_deleted_with_its_takes(open_studio: OpenStudio
     row.locator(".vw-voice-open").click()
     row.locator("[data-do=remove]").click()
     toast = page.locator(
-        ".vw-toast", has_text="Deleted: Peter. Its file stays in the bin for 24 h; 1 take stays saved."
+        ".vw-toast", has_text="Deleted: Peter. Its file is erased after 24 h; 1 take stays saved."
     )
     page.screenshot(path=SCREENSHOTS / f"voice-deleted-{width}.png")
     confirm_deletion(page, "Cancel")
