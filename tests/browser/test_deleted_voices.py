@@ -134,6 +134,10 @@ def test_line_keeps_its_audio_after_its_voice_is_deleted(spoken: Page) -> None:
     spoken.locator("#vw-voice-sheet .vw-pick[data-voice^='custom_voice:'] > .vw-pick-choose").first.click()
     expect(line(spoken, 1).locator(".vw-line-recast")).to_be_hidden()
     expect(line(spoken, 1)).to_have_attribute("data-state", "unmade")
+    toast = spoken.locator(".vw-toast", has_text="1 line has another voice now; 1 line must be made again.")
+    toast.get_by_role("button", name="Undo").click()
+    expect(line(spoken, 1)).to_have_attribute("data-state", "made")
+    assert chip(spoken, 1) == "Peter (deleted)"
 
 
 def test_finished_line_of_a_deleted_voice_is_played_up_to_an_unmade_line(spoken: Page) -> None:
@@ -288,9 +292,7 @@ def test_voice_can_be_permanently_deleted_with_its_takes(open_studio: OpenStudio
     row = page.locator("#vw-voices-list > li", has_text="Peter")
     row.locator(".vw-voice-open").click()
     row.locator("[data-do=remove]").click()
-    toast = page.locator(
-        ".vw-toast", has_text="Deleted: Peter. Its file is erased after 24 h; 1 take stays saved."
-    )
+    toast = page.locator(".vw-toast", has_text="Deleted: Peter. Its file is erased after 24 h; 1 take stays saved.")
     page.screenshot(path=SCREENSHOTS / f"voice-deleted-{width}.png")
     confirm_deletion(page, "Cancel")
     expect(toast.get_by_role("button", name="Undo")).to_be_visible()

@@ -37,3 +37,19 @@ def test_text_pasted_into_a_line_keeps_the_voice_of_the_line(node: Node) -> None
 
 def test_role_named_like_a_voice_gets_that_voice(node: Node) -> None:
     assert assigned(node, ["Nora", None, "TOM"], []) == [[None, "nora"], [None, "angus"], ["TOM", "clara"]]
+
+
+REASSIGN = """async () => {
+  const { newLine, Script } = await import('/js/script/document.js');
+  const voiced = (name, voice) => newLine({ name, voice: { mode: 'custom_voice', voice } });
+  const script = new Script({ lines: [voiced('TOM', 'angus'), voiced('ANNA', 'clara'), voiced('TOM', 'reed')] });
+  const voices = () => script.lines.map(({ voice }) => voice.voice);
+  const undo = script.assignVoice(script.lines[0].id, { mode: 'custom_voice', voice: 'nora' });
+  const changed = voices();
+  undo();
+  return [changed, voices()];
+}"""
+
+
+def test_undo_restores_the_voices_of_all_lines_of_a_role(node: Node) -> None:
+    assert node.evaluate(REASSIGN, None) == [["nora", "clara", "nora"], ["angus", "clara", "reed"]]

@@ -200,13 +200,25 @@ export class Script extends Emitter {
     this.change(id, { gap: seconds === null || seconds === this.gap ? undefined : seconds });
   }
 
-  /** Assign a voice to a line and to all other lines of the same role. @param {string} id @param {Voice} voice */
-  assignVoice(id, voice) {
+  /** Return a line and all other lines of the same role. @param {string} id */
+  linesOfRole(id) {
     const chosen = this.line(id);
-    for (const line of this.lines) {
-      if (line === chosen || (chosen?.name && line.name === chosen.name)) line.voice = { ...voice };
-    }
+    return this.lines.filter((line) => line === chosen || (chosen?.name && line.name === chosen.name));
+  }
+
+  /**
+   * Assign a voice to a line and to all other lines of the same role.
+   *
+   * @param {string} id @param {Voice} voice @returns {() => void} function that undoes the change
+   */
+  assignVoice(id, voice) {
+    const before = this.linesOfRole(id).map((line) => ({ line, voice: line.voice }));
+    for (const { line } of before) line.voice = { ...voice };
     this.notify(false);
+    return () => {
+      for (const { line, voice: earlier } of before) line.voice = earlier;
+      this.notify(false);
+    };
   }
 
   /**

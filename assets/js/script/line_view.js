@@ -79,16 +79,30 @@ export class LineView {
   /** Assign a voice from the voice picker to this line. @param {import('../speak/voices.js').Choice} choice */
   choose(choice) {
     const { mode, voice } = choice;
-    this.setVoice({ mode, voice, name: mode === 'base' ? choice.name : undefined, language: this.line.voice?.language });
+    this.replaceVoice({ mode, voice, name: mode === 'base' ? choice.name : undefined, language: this.line.voice?.language });
     this.list.studio.catalogue.remember(choice);
     this.list.show();
   }
 
   /** Assign a new voice to this line, which the user then describes in words. */
   describe() {
-    this.setVoice({ mode: 'voice_design', description: '', language: this.line.voice?.language });
+    this.replaceVoice({ mode: 'voice_design', description: '', language: this.line.voice?.language });
     this.list.show();
     this.parts.description.focus();
+  }
+
+  /** Assign a voice, and offer undo if other lines or finished audio are affected. @param {Voice} voice */
+  replaceVoice(voice) {
+    const { id } = this.line;
+    const { maker, room, script, studio } = this.list;
+    const lines = script.linesOfRole(id);
+    const made = lines.filter((line) => maker.state(line).state === 'made').length;
+    const back = script.assignVoice(id, voice);
+    const undo = () => {
+      back();
+      room.recordTakes();
+    };
+    if (made || lines.length > 1) studio.undo.offer(undo, studio.t(made ? 'script.recast_made' : 'script.recast_lines', { n: lines.length, made }));
   }
 
   /** Return the words of a style for each pace, in the page's language. */
