@@ -240,3 +240,21 @@ def test_masthead_is_complete_with_text_of_double_size(open_studio: OpenStudio) 
     )
     assert cut == []
     assert page.evaluate("document.documentElement.scrollWidth") == 195
+
+
+def test_note_about_a_take_is_not_squeezed_by_the_progress(open_studio: OpenStudio) -> None:
+    page = phone(open_studio, 360, 640)
+    widths = page.evaluate(
+        """() => {
+          const find = (name) => document.querySelector(`#vw-${name}`);
+          const [stage, note, making] = ['stage', 'note', 'making'].map(find);
+          stage.hidden = false;
+          stage.classList.add('vw-loaded');
+          find('caption').textContent = 'Clone of the recording';
+          making.textContent = '6 % done, 2 min 42 s left';
+          note.textContent = 'The transcript does not match the recording.';
+          return [note.offsetWidth, making.offsetWidth];
+        }"""
+    )
+    assert widths[0] > 100
+    assert widths[1] == 0
