@@ -709,6 +709,18 @@ def test_clone_room_is_fully_translated_to_chinese(studio: Page) -> None:
     expect(studio.locator("#vw-clone-use")).to_have_text("Use these 3.0 s")
 
 
+def test_name_of_a_microphone_recording_is_translated(studio: Page) -> None:
+    enter(studio, "clone")
+    studio.click("#vw-clone-record")
+    expect(studio.locator("#vw-clone-status")).to_contain_text(re.compile(r"[1-9]\.\d"))
+    studio.click("#vw-clone-stop")
+    expect(studio.locator("#vw-clone-name")).to_have_text("Recorded here")
+    studio.select_option("#vw-language", "zh")
+    expect(studio.locator("#vw-clone-name")).to_have_text("在此录制")
+    studio.select_option("#vw-language", "en")
+    expect(studio.locator("#vw-clone-name")).to_have_text("Recorded here")
+
+
 def test_clone_room_fits_a_phone_in_dark_mode(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True, color_scheme="dark")
     enter(page, "clone")

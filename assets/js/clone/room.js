@@ -172,6 +172,8 @@ export class CloneRoom {
   }
 
   onLanguage() {
+    const { reference } = this;
+    if (reference?.source === 'recording') this.find('name').textContent = reference.name = this.studio.t('clone.recorded');
     this.microphone.paint();
     this.audioChecks.paint();
     this.words.paint();
