@@ -362,6 +362,16 @@ def test_selected_part_of_a_recording_can_be_played_before_cloning(studio: Page)
     expect(studio.locator("#vw-clone-play")).to_have_attribute("data-icon", "play")
 
 
+def test_player_does_not_show_a_removed_recording(studio: Page) -> None:
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", wav(2.0))
+    studio.click("#vw-clone-play")
+    expect(studio.locator("#vw-caption")).to_have_text("voice.wav")
+    studio.click("#vw-clone-drop")
+    expect(studio.locator("#vw-stage")).to_be_hidden()
+    expect(studio.locator("#vw-caption")).to_be_empty()
+
+
 def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> None:
     quiet, speech = np.zeros(36_000, np.float32), generate(seed=1)
     enter(studio, "clone")

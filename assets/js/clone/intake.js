@@ -192,6 +192,8 @@ export class RecordingIntake {
     room.showError('ref_audio', '');
     room.showError('ref_text', '');
     room.reference = reference;
+    const { stage } = this.studio;
+    if (stage.take && stage.take === room.playback.playingTake) stage.show(null);
     room.savedVoice = room.currentVoice = null;
     this.isRefused = false;
     room.trying.open = false;
