@@ -117,75 +117,12 @@ def _copy_weights(
     return staged
 
 
-@gluon.constexpr_function
-def _bytes_layout(PARTS: int, BN: int, BK: int) -> gl.DistributedLinearLayout:
-    """Return the register layout of int8 weights [PARTS, BN, BK] before `_relabel`.
-
-    Each thread has four adjacent bytes. Except for the order within each 16 elements of K, the layout matches the
-    tensor cores' first operand.
-    """
-    more_k = [[0, 0, 2**bit] for bit in range(4, BK.bit_length() - 1)]
-    more_rows = [[0, 2**bit, 0] for bit in range(4, BN.bit_length() - 1)]
-    registers = [[0, 0, 1], [0, 0, 2], [0, 8, 0], *more_k, *more_rows]
-    lanes = [[0, 0, 4], [0, 0, 8], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
-    warps = [[2**bit, 0, 0] for bit in range(PARTS.bit_length() - 1)]
-    return gl.DistributedLinearLayout(registers, lanes, warps, [], [PARTS, BN, BK])
-
-
-@gluon.jit
-def _relabel(x):
-    """Reorder each 16 elements of K in [A, B, K] to the pairs 0, 2, 4, 6, 1, 3, 5, 7.
-
-    Tensor cores multiply 16 elements at once. A thread holds two pairs of the 16 elements with a distance of eight.
-    After reordering, the two pairs are adjacent in memory, and the sum of the 16 products is the same.
-    """
-    A: gl.constexpr = x.shape[0]
-    B: gl.constexpr = x.shape[1]
-    K: gl.constexpr = x.shape[2]
-    return x.reshape([A, B, K // 16, 4, 2, 2]).permute([0, 1, 2, 4, 3, 5]).reshape([A, B, K])
-
-
-@gluon.jit
-def _upcast(weights):
-    """Upcast int8 to bfloat16 with half as many instructions as Triton's conversion.
-
-    The lower seven bits of the byte become the mantissa of a number from 128 to 255. Afterwards, 128 is subtracted, or
-    256 if the byte is negative.
-    """
-    return gl.inline_asm_elementwise(
-        """{
-        .reg .b32 t, a, b;
-        prmt.b32 t, $2, 0, 0x4140;
-        lop3.b32 a, t, 0x007f007f, 0x43004300, 0xea;
-        lop3.b32 b, t, 0x00800080, 0x43004300, 0xea;
-        sub.rn.bf16x2 $0, a, b;
-        prmt.b32 t, $2, 0, 0x4342;
-        lop3.b32 a, t, 0x007f007f, 0x43004300, 0xea;
-        lop3.b32 b, t, 0x00800080, 0x43004300, 0xea;
-        sub.rn.bf16x2 $1, a, b;
-        }""",
-        "=r,=r,r",
-        [weights],
-        dtype=gl.bfloat16,
-        is_pure=True,
-        pack=4,
-    )
-
-
-@gluon.jit
-def _upcast_operand(staged, of_sums: gl.constexpr):
-    """Load int8 weights [PARTS, BN, BK] from shared memory as the tensor cores' first operand."""
-    shape: gl.constexpr = staged.shape
-    weights = _relabel(_upcast(staged.load(_bytes_layout(shape[0], shape[1], shape[2]))))
-    return gl.convert_layout(weights, gl.DotOperandLayout(0, of_sums, 2), assert_trivial=True)
-
-
 @gluon.jit
 def _upcast_operands(staged, STEPS: gl.constexpr, of_sums: gl.constexpr):
-    """Load the weights of all steps with `_upcast_operand`."""
+    """Load the weights of all steps with `staging.upcast_operand`."""
     operands = ()
     for step in gl.static_range(STEPS):
-        operands += (_upcast_operand(staged.index(step), of_sums),)  # type: ignore[assignment]
+        operands += (staging.upcast_operand(staged.index(step), of_sums),)  # type: ignore[assignment]
     return operands
 
 
@@ -204,17 +141,6 @@ def _zero_operands(
         zeros = gl.zeros([PARTS, BN, BK], dtype, gl.DotOperandLayout(0, of_sums, 2))
         operands += (zeros,)  # type: ignore[assignment]
     return operands
-
-
-@gluon.jit
-def _scales(scale, N: gl.constexpr, GATED: gl.constexpr, OUTPUTS: gl.constexpr, layout: gl.constexpr):
-    """Load the scales of a program's outputs.
-
-    Shapes: [OUTPUTS, 1, 1 + GATED].
-    """
-    n = gl.arange(0, OUTPUTS, gl.SliceLayout(1, gl.SliceLayout(2, layout)))
-    half = gl.arange(0, 1 + GATED, gl.SliceLayout(0, gl.SliceLayout(1, layout)))
-    return gl.load(scale + gl.program_id(0) * OUTPUTS + n[:, None, None] + half[None, None, :] * N)
 
 
 @gluon.jit(do_not_specialize=["M"])
@@ -254,7 +180,7 @@ def _small_m_gemm_kernel(
     dtype: gl.constexpr = x.dtype.element_ty
     staged = _copy_weights(w, N, K, GATED, BN, PARTS, BK)
     if scale is not None:
-        scales = _scales(scale, N, GATED, OUTPUTS, gl.SliceLayout(3, staging.whole_layout(OUTPUTS, GATED, PARTS)))
+        scales = staging.scales_of(scale, N, GATED, OUTPUTS, PARTS)
     if PDL:
         gdc_launch_dependents()
     of_sums: gl.constexpr = staging.sums_layout(PARTS)
@@ -279,7 +205,7 @@ def _small_m_gemm_kernel(
         inverse = gl.rsqrt(gl.sum(row * row, axis=1) / K + eps)[:, None]
         row = (row * inverse).to(dtype) * weight
         row = row.reshape([ROWS, PARTS, BK]).permute([1, 0, 2])
-        rows.index(0).store(_relabel(row) if NARROW else row)
+        rows.index(0).store(staging.relabel(row) if NARROW else row)
     else:
         part, m, k = staging.offsets(dtype, ROWS, PARTS, BK)
         at, x_mask = x + m * x_stride + part * STRETCH + k, m < M
@@ -288,7 +214,7 @@ def _small_m_gemm_kernel(
         if ROWS_RESIDENT:
             for step in gl.static_range(STEPS):
                 row = gl.load(at + step * BK, x_mask, 0.0)
-                rows.index(step).store(_relabel(row) if NARROW else row)
+                rows.index(step).store(staging.relabel(row) if NARROW else row)
 
     flat: gl.constexpr = staging.flat_layout(OUTPUTS, PARTS)
     m = gl.arange(0, BM, gl.SliceLayout(0, flat))[None, :]
@@ -305,12 +231,12 @@ def _small_m_gemm_kernel(
         if UPCASTS_AHEAD:
             weights = ahead[step]
         elif NARROW:
-            weights = _upcast_operand(staged.index(step), of_sums)
+            weights = staging.upcast_operand(staged.index(step), of_sums)
         else:
             weights = staged.index(step).load(gl.DotOperandLayout(0, of_sums, 2))
         if not ROWS_RESIDENT:
             row = gl.load(at + step * BK, x_mask, 0.0)
-            rows.index(0).store(_relabel(row) if NARROW else row)
+            rows.index(0).store(staging.relabel(row) if NARROW else row)
         tile = rows.index(step if ROWS_RESIDENT else 0).permute([0, 2, 1]).load(gl.DotOperandLayout(1, of_sums, 2))
         if ROWS < BM:
             tile = tile.broadcast_to([PARTS, BK, BM])

@@ -78,6 +78,81 @@ def flat_layout(OUTPUTS: int, PARTS: int) -> gl.BlockedLayout:
     return gl.BlockedLayout([1, 1], [wide, 32 // wide], [1, PARTS], [0, 1])
 
 
+@gluon.constexpr_function
+def _adjacent_layout(PARTS: int, R: int, BK: int) -> gl.DistributedLinearLayout:
+    """Return the register layout of weights or rows [PARTS, R, BK] before `relabel`.
+
+    Each thread has four adjacent elements. Except for the order within each 16 elements of K, the layout matches the
+    operands of the tensor cores.
+    """
+    more_k = [[0, 0, 2**bit] for bit in range(4, BK.bit_length() - 1)]
+    more_rows = [[0, 2**bit, 0] for bit in range(4, R.bit_length() - 1)]
+    registers = [[0, 0, 1], [0, 0, 2], [0, 8, 0], *more_k, *more_rows]
+    lanes = [[0, 0, 4], [0, 0, 8], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    warps = [[2**bit, 0, 0] for bit in range(PARTS.bit_length() - 1)]
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [PARTS, R, BK])
+
+
+@gluon.jit
+def relabel(x):
+    """Reorder each 16 elements of K in [A, B, K] to the pairs 0, 2, 4, 6, 1, 3, 5, 7.
+
+    Tensor cores multiply 16 elements at once. A thread holds two pairs of the 16 elements with a distance of eight.
+    After reordering, the two pairs are adjacent in memory, and the sum of the 16 products is the same.
+    """
+    A: gl.constexpr = x.shape[0]
+    B: gl.constexpr = x.shape[1]
+    K: gl.constexpr = x.shape[2]
+    return x.reshape([A, B, K // 16, 4, 2, 2]).permute([0, 1, 2, 4, 3, 5]).reshape([A, B, K])
+
+
+@gluon.jit
+def _upcast(weights):
+    """Upcast int8 to bfloat16 with half as many instructions as Triton's conversion.
+
+    The lower seven bits of the byte become the mantissa of a number from 128 to 255. Afterwards, 128 is subtracted, or
+    256 if the byte is negative.
+    """
+    return gl.inline_asm_elementwise(
+        """{
+        .reg .b32 t, a, b;
+        prmt.b32 t, $2, 0, 0x4140;
+        lop3.b32 a, t, 0x007f007f, 0x43004300, 0xea;
+        lop3.b32 b, t, 0x00800080, 0x43004300, 0xea;
+        sub.rn.bf16x2 $0, a, b;
+        prmt.b32 t, $2, 0, 0x4342;
+        lop3.b32 a, t, 0x007f007f, 0x43004300, 0xea;
+        lop3.b32 b, t, 0x00800080, 0x43004300, 0xea;
+        sub.rn.bf16x2 $1, a, b;
+        }""",
+        "=r,=r,r",
+        [weights],
+        dtype=gl.bfloat16,
+        is_pure=True,
+        pack=4,
+    )
+
+
+@gluon.jit
+def upcast_operand(staged, of_sums: gl.constexpr):
+    """Load int8 weights [PARTS, BN, BK] from shared memory as the tensor cores' first operand."""
+    shape: gl.constexpr = staged.shape
+    weights = relabel(_upcast(staged.load(_adjacent_layout(shape[0], shape[1], shape[2]))))
+    return gl.convert_layout(weights, gl.DotOperandLayout(0, of_sums, 2), assert_trivial=True)
+
+
+@gluon.jit
+def scales_of(scale, N: gl.constexpr, GATED: gl.constexpr, OUTPUTS: gl.constexpr, PARTS: gl.constexpr):
+    """Load the scales of a program's outputs.
+
+    Shapes: [OUTPUTS, 1, 1 + GATED].
+    """
+    layout: gl.constexpr = gl.SliceLayout(3, whole_layout(OUTPUTS, GATED, PARTS))
+    n = gl.arange(0, OUTPUTS, gl.SliceLayout(1, gl.SliceLayout(2, layout)))
+    half = gl.arange(0, 1 + GATED, gl.SliceLayout(0, gl.SliceLayout(1, layout)))
+    return gl.load(scale + gl.program_id(0) * OUTPUTS + n[:, None, None] + half[None, None, :] * N)
+
+
 @gluon.jit
 def sum_partials(sums, GATED: gl.constexpr):
     """Add the partial sums of the parts of K in order.
