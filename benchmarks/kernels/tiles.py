@@ -79,8 +79,7 @@ def candidates(product: Product, rows: int, *, eight_bits: bool) -> Iterator[Any
         if not eight_bits or _keeps_bits(product, tiles):
             yield tiles
     yield from _small(product, rows, eight_bits=eight_bits)
-    if not eight_bits:
-        yield from _medium(product, rows)
+    yield from _medium(product, rows, eight_bits=eight_bits)
 
 
 def _few(product: Product, rows: int) -> Iterator[Tiles]:
@@ -140,22 +139,22 @@ def _small(product: Product, rows: int, *, eight_bits: bool) -> Iterator[SmallTi
                 yield tiles
 
 
-def _medium(product: Product, rows: int) -> Iterator[MediumTiles]:
+def _medium(product: Product, rows: int, *, eight_bits: bool) -> Iterator[MediumTiles]:
     """Yield tile sizes with as many prefetched weights as fit into shared memory.
 
     A program uses all or half of the shared memory of a multiprocessor.
     """
-    if rows > medium_m_gemm.MAX_ROWS:
+    if rows > medium_m_gemm.ROWS[-1]:
         return
     outputs = product.N * (2 if product.gated else 1)
-    sizes = itertools.product((16, 32, 64, 128), (64, 128), (3, 4, 6), (2, 1))
+    sizes = itertools.product((16, 32, 64, 128), (64, 128), (2, 3, 4, 6), (2, 1))
     for BN, BK, rows_ahead, programs in sizes:
         # A thread does not have enough registers for more accumulators.
         if product.K % (PARTS * BK) or outputs // BN < 32 or BN * medium_m_gemm.block_rows(rows) // 32 > 128:
             continue
         for weights_ahead in range(product.K // (PARTS * BK), rows_ahead - 1, -1):
             tiles = MediumTiles(BN, BK, weights_ahead, rows_ahead)
-            if medium_m_gemm.shared_bytes(tiles, rows) <= shared_memory() // programs:
+            if medium_m_gemm.shared_bytes(tiles, rows, 1 if eight_bits else 2) <= shared_memory() // programs:
                 yield tiles
                 break
 
@@ -211,7 +210,9 @@ class Bench:
         if isinstance(tiles, SmallTiles):
             return small_m_gemm.small_m_gemm(x, weight, tiles, scale=scale, residual=residual, gated=self.product.gated)
         if isinstance(tiles, MediumTiles):
-            return medium_m_gemm.medium_m_gemm(x, weight, tiles, residual=residual, gated=self.product.gated)
+            return medium_m_gemm.medium_m_gemm(
+                x, weight, tiles, scale=scale, residual=residual, gated=self.product.gated
+            )
         if self.product.gated:
             return gemm.swiglu(x, weight, scale=scale, tiles=tiles)
         return gemm.gemm(x, weight, scale=scale, residual=residual, tiles=tiles)

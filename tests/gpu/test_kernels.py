@@ -116,36 +116,43 @@ def test_prefetching_weights_does_not_change_any_bit(shape: tuple[int, int, bool
 
 
 @pytest.mark.parametrize("shape", medium_m_gemm.TILES, ids=str)
-def test_rows_loaded_step_by_step_do_not_change_any_bit(shape: tuple[int, int, bool]) -> None:
-    """The inputs have up to 64 rows in bfloat16 and float16, contiguous or strided."""
+@pytest.mark.parametrize(
+    ("dtype", "rounded"),
+    [(torch.bfloat16, False), (torch.float16, False), (torch.bfloat16, True)],
+    ids=["bfloat16", "float16", "int8"],
+)
+def test_rows_loaded_step_by_step_do_not_change_any_bit(
+    shape: tuple[int, int, bool], dtype: torch.dtype, rounded: bool
+) -> None:
+    """The inputs have up to 128 rows, contiguous or strided."""
     N, K, gated = shape
+    published, x, residual = (numbers.to(dtype) for numbers in product_of(N, K, gated=gated))
+    weight, scale, _ = weights_of(published, rounded=rounded)
+
+    def of(rows: Tensor, beside: Tensor | None) -> Tensor:
+        return swiglu(rows, weight, scale=scale) if gated else gemm(rows, weight, scale=scale, residual=beside)
+
     found = 0
-    for dtype in (torch.bfloat16, torch.float16):
-        weight, x, residual = (numbers.to(dtype) for numbers in product_of(N, K, gated=gated))
-
-        def of(rows: Tensor, beside: Tensor | None, weight: Tensor = weight) -> Tensor:
-            return swiglu(rows, weight) if gated else gemm(rows, weight, residual=beside)
-
-        for count in (2, 9, 16, 17, 32, 33, 64):
-            rows, beside = x[:count], None if gated else residual[:count]
-            if (tiles := medium_m_gemm.choose_tiles(rows, weight, gated=gated)) is None:
-                continue
-            found += 1
-            expected = of(rows, beside)
-            kwargs = {"residual": beside, "gated": gated}
-            assert torch.equal(medium_m_gemm.medium_m_gemm(rows, weight, tiles, **kwargs), expected), count
-            apart = torch.zeros(count, 2, N, device="cuda", dtype=dtype)
-            wide = torch.zeros(count, 2, K, device="cuda", dtype=dtype)
-            wide[:, 1] = rows
-            medium_m_gemm.medium_m_gemm(wide[:, 1], weight, tiles, out=apart[:, 1], **kwargs)
-            assert torch.equal(apart[:, 1], expected), count
-            assert not apart[:, 0].any()
-            if not gated:
-                assert torch.equal(medium_m_gemm.medium_m_gemm(rows, weight, tiles), of(rows, None)), count
-            one = medium_m_gemm.medium_m_gemm(
-                x[:1], weight, tiles, residual=residual[:1] if beside is not None else None, gated=gated
-            )
-            assert torch.equal(one[0], expected[0]), count
+    for count in (2, 9, 16, 17, 32, 33, 64, 65, 128):
+        rows, beside = x[:count], None if gated else residual[:count]
+        if (tiles := medium_m_gemm.choose_tiles(rows, weight, gated=gated)) is None:
+            continue
+        found += 1
+        expected = of(rows, beside)
+        kwargs = {"scale": scale, "residual": beside, "gated": gated}
+        assert torch.equal(medium_m_gemm.medium_m_gemm(rows, weight, tiles, **kwargs), expected), count
+        apart = torch.zeros(count, 2, N, device="cuda", dtype=dtype)
+        wide = torch.zeros(count, 2, K, device="cuda", dtype=dtype)
+        wide[:, 1] = rows
+        medium_m_gemm.medium_m_gemm(wide[:, 1], weight, tiles, out=apart[:, 1], **kwargs)
+        assert torch.equal(apart[:, 1], expected), count
+        assert not apart[:, 0].any()
+        if not gated:
+            assert torch.equal(medium_m_gemm.medium_m_gemm(rows, weight, tiles, scale=scale), of(rows, None)), count
+        one = medium_m_gemm.medium_m_gemm(
+            x[:1], weight, tiles, **kwargs | {"residual": None if gated else residual[:1]}
+        )
+        assert torch.equal(one[0], expected[0]), count
     if not found:
         pytest.skip("this card has not the shared memory, or does not launch kernels ahead")
 

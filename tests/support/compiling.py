@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 LIMIT_S = 280
@@ -103,18 +104,22 @@ def medium_m_gemm() -> Iterator[Facts]:
     from runtime.device.kernels.gemm import PARTS
 
     # Each tuple has N, K and gated. In some cases all weights are prefetched, and in others only a part of them.
-    for N, K, gated in ((4096, 1024, False), (2048, 6144, False), (6144, 2048, True)):
-        for rows, tiles in zip(medium_m_gemm.SIZES, medium_m_gemm.TILES[N, K, gated], strict=True):
+    shapes = (4096, 1024, False), (2048, 6144, False), (6144, 2048, True)
+    for (N, K, gated), is_int8 in product(shapes, (False, True)):
+        table = medium_m_gemm.EIGHT_BITS if is_int8 else medium_m_gemm.TILES
+        types = TYPES | ({"w": "*i8", "scale": "*fp32"} if is_int8 else {})
+        for rows, tiles in zip(medium_m_gemm.ROWS, table[N, K, gated], strict=False):
             if tiles is None:
                 continue
-            constants = {
+            constants: dict[str, object] = {
                 **{"N": N, "K": K, "RESIDUAL": N < K, "GATED": gated, "BM": medium_m_gemm.block_rows(rows)},
                 **{"BN": tiles.BN, "PARTS": PARTS, "BK": tiles.BK, "PDL": True},
                 **{"WEIGHTS_AHEAD": tiles.weights_ahead, "ROWS_AHEAD": tiles.rows_ahead},
+                **({} if is_int8 else {"scale": None}),
             }
-            made = _compile(GluonASTSource, medium_m_gemm._medium_m_gemm_kernel, TYPES, constants, num_warps=PARTS)
-            estimated = medium_m_gemm.shared_bytes(tiles, rows)
-            yield {"shape": (N, K, gated, rows), "estimated": estimated, **_resources(made)}
+            made = _compile(GluonASTSource, medium_m_gemm._medium_m_gemm_kernel, types, constants, num_warps=PARTS)
+            estimated = medium_m_gemm.shared_bytes(tiles, rows, 1 if is_int8 else 2)
+            yield {"shape": (N, K, gated, rows, is_int8), "estimated": estimated, **_resources(made)}
 
 
 def _compile(

@@ -46,7 +46,7 @@ def gemm(
         return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, residual=residual, out=out)
     x = x if norm is None else large.norm(x, norm)
     if bias is None and (medium_tiles := medium.choose_tiles(x, weight)) is not None:
-        return medium.medium_m_gemm(x, weight, medium_tiles, residual=residual, out=out)
+        return medium.medium_m_gemm(x, weight, medium_tiles, scale=scale, residual=residual, out=out)
     return large.gemm(x, weight, scale=scale, bias=bias, residual=residual, out=out)
 
 
@@ -56,5 +56,5 @@ def swiglu(x: Tensor, norm: Norm, weight: Tensor, *, scale: Tensor | None = None
         return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, gated=True)
     x = large.norm(x, norm)
     if (medium_tiles := medium.choose_tiles(x, weight, gated=True)) is not None:
-        return medium.medium_m_gemm(x, weight, medium_tiles, gated=True)
+        return medium.medium_m_gemm(x, weight, medium_tiles, scale=scale, gated=True)
     return large.swiglu(x, weight, scale=scale)

@@ -1,4 +1,4 @@
-"""Matrix product kernel for up to 64 input rows, which loads weights early.
+"""Matrix product kernel for up to 128 input rows, which loads weights early.
 
 The kernel starts to load weights before the previous kernel has computed the input rows. It works like
 runtime/device/kernels/small_m_gemm.py, but supports more rows than one tensor core instruction has. Shared memory is
@@ -11,6 +11,7 @@ bitwise equal.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 import torch
@@ -20,11 +21,11 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from runtime.device.kernels import pdl, shared_memory, staging
+from runtime.device.kernels import pdl, shared_memory, staging, wgmma
 from runtime.device.kernels.gemm import PARTS
 
 SIZES = 16, 32, 64  # Numbers of input rows per program. One kernel is compiled for each size.
-MAX_ROWS = SIZES[-1]
+ROWS = *SIZES, 128  # Maximum numbers of input rows with the same tiles.
 RESERVED_BYTES = 1024  # Bytes of shared memory that are used neither for weights nor for input rows.
 
 
@@ -42,9 +43,10 @@ class MediumTiles(NamedTuple):
     rows_ahead: int
 
 
-# Keys: number of outputs, number of inputs, True with a gate. Values: tiles for each of SIZES, measured on an H200, or
+Candidates = tuple[MediumTiles | None, ...]
+# Keys: number of outputs, number of inputs, True with a gate. Values: tiles for each of ROWS, measured on an H200, or
 # None if gemm.py is faster.
-TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles | None]] = {
+TILES: dict[tuple[int, int, bool], Candidates] = {
     (4096, 1024, False): (MediumTiles(16, 64, 4, 4), MediumTiles(32, 64, 4, 4), MediumTiles(32, 64, 4, 3)),
     (1024, 2048, False): (MediumTiles(16, 128, 4, 4), MediumTiles(16, 128, 4, 3), MediumTiles(16, 64, 8, 4)),
     (3072, 1024, True): (MediumTiles(32, 64, 4, 4), MediumTiles(64, 64, 4, 4), None),
@@ -57,6 +59,41 @@ TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles |
     (3072, 2048, False): (MediumTiles(32, 128, 4, 4), MediumTiles(32, 64, 8, 6), MediumTiles(32, 64, 6, 4)),
     (3072, 1024, False): (MediumTiles(32, 64, 4, 4), MediumTiles(16, 64, 4, 3), MediumTiles(32, 64, 4, 3)),
 }
+# Values in the format of TILES for int8 weights. The last entry is for 65 to 128 rows, for which
+# several programs multiply the same weights.
+EIGHT_BITS: dict[tuple[int, int, bool], Candidates] = {
+    (4096, 1024, False): (MediumTiles(32, 64, 4, 4), MediumTiles(32, 128, 2, 2), MediumTiles(32, 128, 2, 2), None),
+    (1024, 2048, False): (MediumTiles(16, 128, 4, 3), MediumTiles(16, 128, 4, 4), MediumTiles(16, 128, 4, 3), None),
+    (3072, 1024, True): (MediumTiles(32, 128, 2, 2), MediumTiles(32, 128, 2, 2), MediumTiles(64, 128, 2, 2), None),
+    (1024, 3072, False): (MediumTiles(16, 128, 6, 3), MediumTiles(16, 128, 6, 3), MediumTiles(16, 128, 4, 3), None),
+    (2048, 1024, False): (MediumTiles(16, 64, 4, 3), MediumTiles(32, 128, 2, 2), MediumTiles(16, 64, 4, 4), None),
+    (4096, 2048, False): (
+        MediumTiles(32, 128, 4, 4),
+        MediumTiles(32, 128, 4, 3),
+        MediumTiles(32, 64, 8, 4),
+        MediumTiles(64, 64, 6, 4),
+    ),
+    (2048, 2048, False): (
+        MediumTiles(16, 128, 4, 3),
+        MediumTiles(16, 128, 4, 4),
+        MediumTiles(16, 128, 4, 3),
+        MediumTiles(32, 64, 8, 4),
+    ),
+    (6144, 2048, True): (
+        MediumTiles(64, 128, 2, 2),
+        MediumTiles(64, 64, 4, 3),
+        MediumTiles(32, 64, 8, 4),
+        MediumTiles(64, 64, 6, 4),
+    ),
+    (2048, 6144, False): (MediumTiles(16, 128, 8, 4), MediumTiles(16, 128, 8, 4), MediumTiles(16, 128, 4, 3), None),
+    (3072, 2048, False): (
+        MediumTiles(32, 128, 4, 4),
+        MediumTiles(32, 128, 4, 3),
+        MediumTiles(32, 64, 8, 4),
+        MediumTiles(32, 64, 8, 4),
+    ),
+    (3072, 1024, False): (MediumTiles(32, 64, 4, 4), MediumTiles(32, 128, 2, 2), MediumTiles(32, 128, 2, 2), None),
+}
 
 
 def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTiles | None:
@@ -65,29 +102,34 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
     Shapes: x [M, K]; weight [N, K], or [2 N, K] if gated.
     """
     M, K = x.shape
-    candidates = TILES.get((len(weight) // (1 + gated), K, gated))
-    # Weights in int8 and inputs in float32 are multiplied by gemm.py.
-    if candidates is None or M > MAX_ROWS or not pdl() or x.itemsize != 2 or weight.dtype != x.dtype:
+    is_int8 = weight.itemsize < x.itemsize
+    candidates = (EIGHT_BITS if is_int8 else TILES).get((len(weight) // (1 + gated), K, gated))
+    # Inputs in float32 are multiplied by gemm.py. On other GPUs than Hopper, the results of int8 products depend on the
+    # kernel (see `choose_tiles` in gemm.py).
+    is_supported = pdl() and x.itemsize == 2 and (wgmma() or not is_int8)
+    index = bisect_left(ROWS, M)
+    if candidates is None or index >= len(candidates) or not is_supported:
         return None
-    tiles = candidates[SIZES.index(block_rows(M))]
-    return tiles if tiles is not None and shared_bytes(tiles, M) <= shared_memory() else None
+    tiles = candidates[index]
+    return tiles if tiles is not None and shared_bytes(tiles, M, weight.itemsize) <= shared_memory() else None
 
 
 def block_rows(M: int) -> int:
-    """Round the number of rows M up to the next size for which a kernel is compiled."""
-    return next(size for size in SIZES if size >= M)
+    """Return the number of rows per program: the next size for which a kernel is compiled, or the largest size."""
+    return next((size for size in SIZES if size >= M), SIZES[-1])
 
 
-def shared_bytes(tiles: MediumTiles, M: int) -> int:
+def shared_bytes(tiles: MediumTiles, M: int, weight_itemsize: int = 2) -> int:
     """Return the shared memory in bytes that a program needs at most, for M rows of bfloat16."""
-    steps = tiles.weights_ahead * tiles.BN + tiles.rows_ahead * block_rows(M)
-    return 2 * PARTS * tiles.BK * steps + RESERVED_BYTES
+    step_bytes = weight_itemsize * tiles.weights_ahead * tiles.BN + 2 * tiles.rows_ahead * block_rows(M)
+    return PARTS * tiles.BK * step_bytes + RESERVED_BYTES
 
 
 @gluon.jit(do_not_specialize=["M"])
 def _medium_m_gemm_kernel(
     x,
     w,
+    scale,
     residual,
     out,
     M,
@@ -106,7 +148,8 @@ def _medium_m_gemm_kernel(
     ROWS_AHEAD: gl.constexpr,
     PDL: gl.constexpr,
 ):
-    # Shapes: x [M, K]; w [N, K], or [2 N, K] with the gate first; residual, out [M, N]. Each warp sums one part of K.
+    # Shapes: x [M, K]; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], or None if w has the dtype of x;
+    # residual, out [M, N]. Each warp sums one part of K.
     STRETCH: gl.constexpr = K // PARTS
     STEPS: gl.constexpr = STRETCH // BK
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
@@ -115,12 +158,16 @@ def _medium_m_gemm_kernel(
     gl.static_assert(STEPS >= WEIGHTS_AHEAD)
     dtype: gl.constexpr = x.dtype.element_ty
     w_at = staging.weights_at(w, N, K, GATED, BN, PARTS, BK)
-    weights = staging.allocate(dtype, WEIGHTS_AHEAD, BN, PARTS, BK)
+    weights = staging.allocate(w.dtype.element_ty, WEIGHTS_AHEAD, BN, PARTS, BK)
     for step in gl.static_range(WEIGHTS_AHEAD):
         async_copy.async_copy_global_to_shared(weights.index(step), w_at + step * BK)
+    if scale is not None:
+        scales = staging.scales_of(scale, N, GATED, OUTPUTS, PARTS)
     if PDL:
         gdc_launch_dependents()
+    first_row = gl.program_id(1) * BM
     part, m, k = staging.offsets(dtype, BM, PARTS, BK)
+    m += first_row
     x_at, x_mask = x + m * x_stride + part * STRETCH + k, m < M
     rows = staging.allocate(dtype, ROWS_AHEAD, BM, PARTS, BK)
     if PDL:
@@ -132,7 +179,7 @@ def _medium_m_gemm_kernel(
         async_copy.commit_group()
 
     flat: gl.constexpr = staging.flat_layout(OUTPUTS, PARTS)
-    m = gl.arange(0, BM, gl.SliceLayout(0, flat))[None, :]
+    m = first_row + gl.arange(0, BM, gl.SliceLayout(0, flat))[None, :]
     n = gl.program_id(0) * OUTPUTS + gl.arange(0, OUTPUTS, gl.SliceLayout(1, flat))[:, None]
     out_mask = m < M
     residual_values = None
@@ -151,10 +198,18 @@ def _medium_m_gemm_kernel(
             buffer = weights.index((step - 1) % WEIGHTS_AHEAD)
             async_copy.async_copy_global_to_shared(buffer, w_at + (step + WEIGHTS_AHEAD - 1) * BK)
         async_copy.commit_group()
-        tile = rows.index(step % ROWS_AHEAD).permute([0, 2, 1]).load(gl.DotOperandLayout(1, of_sums, 2))
-        tile_of_weights = weights.index(step % WEIGHTS_AHEAD).load(gl.DotOperandLayout(0, of_sums, 2))
+        new_rows, new_weights = rows.index(step % ROWS_AHEAD), weights.index(step % WEIGHTS_AHEAD)
+        if scale is None:
+            tile = new_rows.permute([0, 2, 1]).load(gl.DotOperandLayout(1, of_sums, 2))
+            tile_of_weights = new_weights.load(gl.DotOperandLayout(0, of_sums, 2))
+        else:
+            tile = staging.relabeled_operand(new_rows, of_sums)
+            tile_of_weights = staging.upcast_operand(new_weights, of_sums)
         sums = mma_v2(tile_of_weights, tile, sums, input_precision="ieee")
-    acc = staging.compute_outputs(staging.sum_partials(sums, GATED), residual_values, dtype, GATED, flat)
+    acc = staging.sum_partials(sums, GATED)
+    if scale is not None:
+        acc = acc * gl.convert_layout(scales, acc.type.layout)
+    acc = staging.compute_outputs(acc, residual_values, dtype, GATED, flat)
     gl.store(out + m * out_stride + n, acc, out_mask)
 
 
@@ -163,6 +218,7 @@ def medium_m_gemm(
     weight: Tensor,
     tiles: MediumTiles,
     *,
+    scale: Tensor | None = None,
     residual: Tensor | None = None,
     out: Tensor | None = None,
     gated: bool = False,
@@ -171,20 +227,21 @@ def medium_m_gemm(
 
     The result is written to `out` or to a new tensor.
 
-    Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate first; residual, out, result [M, N], may be strided. All
-    tensors have the same 16-bit dtype.
+    Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate first; scale [N] or [2 N] float32, for int8 weights;
+    residual, out, result [M, N], may be strided. All other tensors have the same 16-bit dtype.
     """
     (M, K), N = x.shape, len(weight) // (1 + gated)
     assert x.stride(1) == 1
     assert weight.is_contiguous()
-    assert M <= MAX_ROWS
     if out is None:
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     assert out.shape == (M, N)
     assert out.stride(1) == 1
-    _medium_m_gemm_kernel[(len(weight) // tiles.BN,)](
+    BM = block_rows(M)
+    _medium_m_gemm_kernel[(len(weight) // tiles.BN, -(-M // BM))](
         x,
         weight,
+        scale,
         residual if residual is not None else x,
         out,
         M,
@@ -195,7 +252,7 @@ def medium_m_gemm(
         K=K,
         RESIDUAL=residual is not None,
         GATED=gated,
-        BM=block_rows(M),
+        BM=BM,
         BN=tiles.BN,
         PARTS=PARTS,
         BK=tiles.BK,

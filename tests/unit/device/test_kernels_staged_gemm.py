@@ -16,7 +16,7 @@ pytest.importorskip("triton")
 
 from runtime.device.kernels import medium_m_gemm, small_m_gemm
 from runtime.device.kernels.gemm import PARTS
-from runtime.device.kernels.medium_m_gemm import TILES, MediumTiles
+from runtime.device.kernels.medium_m_gemm import EIGHT_BITS, ROWS, TILES, MediumTiles
 from runtime.device.kernels.small_m_gemm import SmallTiles
 from tests.support.compiling import compiled
 
@@ -29,8 +29,8 @@ H200 = 227 * KIB
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate an H200 with programmatic dependent launch (PDL)."""
-    monkeypatch.setattr(small_m_gemm, "wgmma", lambda: True)
     for module in (small_m_gemm, medium_m_gemm):
+        monkeypatch.setattr(module, "wgmma", lambda: True)
         monkeypatch.setattr(module, "pdl", lambda: True)
         monkeypatch.setattr(module, "shared_memory", lambda: H200)
 
@@ -95,10 +95,9 @@ def test_medium_m_gemm_is_used_for_up_to_64_rows_of_known_shapes() -> None:
 
 
 @pytest.mark.usefixtures("card")
-def test_medium_m_gemm_needs_a_16_bit_dtype_pdl_and_enough_shared_memory(
+def test_medium_m_gemm_needs_16_bit_rows_pdl_and_enough_shared_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert medium(16, 2048, 6144, dtype=torch.int8) is None
     assert medium(16, 2048, 6144, dtype=torch.float32, of_rows=torch.float32) is None
     assert medium(16, 2048, 6144, dtype=torch.float16, of_rows=torch.float16) is not None
     monkeypatch.setattr(medium_m_gemm, "shared_memory", lambda: 99 * KIB)
@@ -108,24 +107,37 @@ def test_medium_m_gemm_needs_a_16_bit_dtype_pdl_and_enough_shared_memory(
     assert medium(16, 2048, 1024) is None
 
 
+@pytest.mark.usefixtures("card")
+def test_int8_medium_m_gemm_has_its_own_tiles_and_needs_hopper(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert medium(32, 2048, 6144, dtype=torch.int8) == EIGHT_BITS[2048, 6144, False][1]
+    assert medium(65, 2048, 2048, dtype=torch.int8) == EIGHT_BITS[2048, 2048, False][3]
+    assert medium(65, 2048, 6144, dtype=torch.int8) is None, "measured to be slower"
+    assert medium(129, 2048, 2048, dtype=torch.int8) is None
+    assert medium(32, 2048, 6144, dtype=torch.int8, of_rows=torch.float32) is None
+    monkeypatch.setattr(medium_m_gemm, "wgmma", lambda: False)
+    assert medium(32, 2048, 6144, dtype=torch.int8) is None, "the products of more rows have other bits there"
+    assert medium(32, 2048, 6144) == TILES[2048, 6144, False][1]
+
+
 @pytest.mark.parametrize("shape", TILES, ids=str)
 def test_every_matrix_is_split_evenly_and_fits_into_hopper_shared_memory(shape: tuple[int, int, bool]) -> None:
     N, K, gated = shape
-    for rows, tiles in zip((16, 32, 64), TILES[shape], strict=True):
-        if tiles is None:
-            continue
-        assert N * (1 + gated) % tiles.BN == 0
-        steps, rest = divmod(K, PARTS * tiles.BK)
-        assert rest == 0
-        assert 2 <= tiles.rows_ahead <= tiles.weights_ahead <= steps
-        assert medium_m_gemm.shared_bytes(tiles, rows) <= H200
+    for itemsize, candidates in ((2, TILES[shape]), (1, EIGHT_BITS[shape])):
+        for rows, tiles in zip(ROWS, candidates, strict=False):
+            if tiles is None:
+                continue
+            assert N * (1 + gated) % tiles.BN == 0
+            steps, rest = divmod(K, PARTS * tiles.BK)
+            assert rest == 0
+            assert 2 <= tiles.rows_ahead <= tiles.weights_ahead <= steps
+            assert medium_m_gemm.shared_bytes(tiles, rows, itemsize) <= H200
 
 
-@pytest.mark.parametrize(("name", "count"), [("small_m_gemm", 16), ("medium_m_gemm", 8)])
+@pytest.mark.parametrize(("name", "count"), [("small_m_gemm", 16), ("medium_m_gemm", 18)])
 def test_kernels_compile_for_hopper_and_fit_into_shared_memory(name: str, count: int) -> None:
     """It prefetches weights, lets the next kernel start, and waits for the previous kernel.
 
-    The kernel small_m_gemm has variants for 16-bit and for 8-bit weights.
+    Both kernels have variants for 16-bit and for 8-bit weights.
     """
     kernels_made = compiled(name)
     assert len(kernels_made) == count
