@@ -272,20 +272,18 @@ class Code2WavScheduler:
         """
         stream = Stream.FIRST_AUDIO if chunk.is_urgent else Stream.AUDIO
         pcms: dict[int, bytes | SpeechError] = {}
-        with self._streams.device.stream(stream):
-            for index, sequence in enumerate(sequences):
-                if not self._open(sequence):
-                    pcms[index] = GenerationFailed()
-            indices = [index for index, row in enumerate(sequences) if index not in pcms and row.first_audio is None]
-            if indices:
-                slots = [sequences[index].slot for index in indices]
-                outputs = self._streams.decode(slots, torch.from_numpy(codes[indices]), stream, at_end=chunk.at_end)
-                pcms.update(zip(indices, outputs, strict=True))
+        if any(sequence.first_audio is None for sequence in sequences):
+            with self._streams.device.stream(stream):
+                indices = [index for index, row in enumerate(sequences) if row.first_audio is None and self._open(row)]
+                if indices:
+                    slots = [sequences[index].slot for index in indices]
+                    outputs = self._streams.decode(slots, torch.from_numpy(codes[indices]), stream, at_end=chunk.at_end)
+                    pcms.update(zip(indices, outputs, strict=True))
         for index, sequence in enumerate(sequences):
-            if index not in pcms and sequence.first_audio is not None:
+            if sequence.first_audio is not None:
                 first_audio, sequence.first_audio = sequence.first_audio, None
                 pcms[index] = first_audio.pcm()
-        return [pcms[index] for index in range(len(sequences))]
+        return [pcms.get(index, GenerationFailed()) for index in range(len(sequences))]
 
     def _open(self, sequence: Sequence) -> bool:
         """Open a sequence's Code2Wav stream if necessary.
