@@ -354,13 +354,13 @@ class SlotCache:
                 continue
             inputs.is_written = True
             ints, reals = self._numbers_of(inputs)
-            fresh = copy_to_device(self._ints.device, np.concatenate((ints, reals.view(np.int64))))
-            self._ints[1:, slot] = fresh[: len(ints)]
-            self._reals[:, slot] = fresh[len(ints) :].view(torch.float32)[: len(self._reals)]
-            self.seen[slot] = False
             text_ids = np.full(self.length, self.pad)
             text_ids[: len(inputs.trailing)] = inputs.trailing[: self.length]
-            self.trailing[slot] = copy_to_device(self.trailing.device, text_ids)
+            fresh = copy_to_device(self._ints.device, np.concatenate((text_ids, ints, reals.view(np.int64))))
+            self.trailing[slot], numbers = fresh[: self.length], fresh[self.length :]
+            self._ints[1:, slot] = numbers[: len(ints)]
+            self._reals[:, slot] = numbers[len(ints) :].view(torch.float32)[: len(self._reals)]
+            self.seen[slot] = False
 
     def append_text(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:
         """Append text ids to the inputs of a slot, for a text that arrives during generation.
