@@ -88,9 +88,11 @@ class ModelParts:
     @torch.inference_mode()
     def prefill(self, positions: int) -> None:
         """Prefill a prompt with `positions` positions, and generate its first frame."""
-        embeds = self._prompt.embeds
+        inputs = self._prompt.inputs
+        repeats = -(-positions // len(inputs)), 1
+        repeated = inputs.repeat(*repeats) if isinstance(inputs, Tensor) else np.tile(inputs, repeats)
         slot = self._take_slot(0, [])
-        self._read_prompt(slot, Prompt(embeds.repeat(-(-positions // len(embeds)), 1)[:positions], []))
+        self._read_prompt(slot, Prompt(repeated[:positions], []))
         self.core.runner.slot_cache.release(slot)
 
     @torch.inference_mode()

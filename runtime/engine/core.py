@@ -442,7 +442,7 @@ class EngineCore:
         slots = np.array([sequence.slot for sequence in sequences])
         try:
             stops = self.runner.prefill_chunks(chunks)
-            is_complete = [stop == len(prompt.embeds) for stop, (_, prompt, _) in zip(stops, chunks, strict=True)]
+            is_complete = [stop == len(prompt.inputs) for stop, (_, prompt, _) in zip(stops, chunks, strict=True)]
             if not all(is_complete):
                 with self.device.stream(Stream.PROMPTS):
                     self.in_flight.add(Stream.PROMPTS, slots[np.logical_not(is_complete)], self.device.record_event())

@@ -35,6 +35,7 @@ from runtime.model.normed_operations import NormedOperations
 from runtime.model.talker import Talker
 
 Slots = NDArray[np.int64]
+EMBEDDED = -1  # Text id of a prompt position whose embedding is given instead of its ids.
 
 
 class Frame:
@@ -172,16 +173,24 @@ class Frame:
         self.hidden[slot] = hidden[-1]
         slot_cache.position[slot] = stop
 
-    def prefill_padded(self, embeds: Tensor, places: Tensor, span: int | None = None) -> None:
+    def prefill_padded(
+        self, embeds: Tensor, places: Tensor, span: int | None = None, ids: Tensor | None = None
+    ) -> None:
         """Prefill pieces of several prompts in one call, with all pieces padded to one length.
 
         The call can be captured as a graph.
 
         Args:
             span: See `next`.
+            ids: Text id and codec id of each position, or None if all positions are embedded. `embeds` is only used for
+                positions with the text id `EMBEDDED`.
 
-        Shapes: embeds [n, P, H]; places [5, n] int64, see `PromptBatch` in prompt_batches.py.
+        Shapes: embeds [n, P, H]; places [5, n] int64, see `PromptBatch` in prompt_batches.py; ids [n * P, 2] int64.
         """
+        if ids is not None:
+            text, codec = ids.unbind(1)
+            embedded = self.talker.embed_text(text.clamp(min=0)) + self.talker.embed_codec_or_none(codec)
+            embeds = torch.where((text == EMBEDDED)[:, None], embeds.flatten(0, 1), embedded).view_as(embeds)
         slots, starts, counts, rows, stops = places
         attend: AttentionFunction
         if self.fused is not None:

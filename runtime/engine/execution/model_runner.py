@@ -15,7 +15,7 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.interface import Event, Graph, Stream
-from runtime.engine.execution.frame import Frame
+from runtime.engine.execution.frame import EMBEDDED, Frame
 from runtime.engine.execution.graphs import DECODE_BUCKETS, Capture, GraphKind, GraphPool, Progress, Shape
 from runtime.engine.execution.noise import HostNoise
 from runtime.engine.execution.prompt import Prompt
@@ -28,8 +28,9 @@ from runtime.engine.execution.prompt_batches import (
     PromptBatches,
     WholeChunks,
 )
-from runtime.engine.execution.slots import SlotCache, copy_to_device
+from runtime.engine.execution.slots import SlotCache, copy_into
 from runtime.model.checkpoint import Checkpoint
+from runtime.model.talker import NO_CODEC
 
 Slots = NDArray[np.int64]
 
@@ -131,8 +132,11 @@ class ModelRunner:
         shapes = list(self._batches.shapes()) if self._pads else [(1, 1)]
         width, pieces = max(count * size for count, size in shapes), max(count for count, _ in shapes)
         self._embeds = torch.zeros((width, self.hidden_size), device=target, dtype=dtype)
-        # The meaning of each row is documented in `PromptBatch`.
-        self._places = torch.zeros((5, pieces), device=target, dtype=torch.int64)
+        # Places of a launch, which are documented in `PromptBatch`, and then the ids of its positions. One copy writes
+        # both.
+        self._numbers = torch.zeros(5 * pieces + 2 * width, device=target, dtype=torch.int64)
+        self._places, self._ids = self._numbers[: 5 * pieces].view(5, -1), self._numbers[5 * pieces :].view(-1, 2)
+        self._embeds_ids = packs
         width = checkpoint.config.talker.num_code_groups + 2
         # One host buffer for each frame that can be in flight, and one for the frame that is being read.
         self._outputs = HostBufferRing(
@@ -181,18 +185,20 @@ class ModelRunner:
             yield GraphKind.DECODE, (size, span, *drawn), (following, Stream.FRAMES)
         self._places[:] = torch.tensor([scratch, 0, 1, scratch, 0])[:, None]
         for count, size in reversed(chunks):
-            prefill = partial(self.frame.prefill_padded, *self._chunk(count, size), self._spans[0])
+            embeds, places, ids = self._chunk(count, size)
+            prefill = partial(self.frame.prefill_padded, embeds, places, self._spans[0], ids)
             yield GraphKind.PREFILL, (count, size), (prefill, Stream.PROMPTS)
         for count, drawn in product(reversed(self._prompt_batch_sizes), capture_keys):
             first = partial(self.frame.first, self._first_rows[:count], plain=drawn == (PLAIN,))
             yield GraphKind.FIRST_FRAME, (count, *drawn), (first, Stream.PROMPTS)
 
-    def _chunk(self, count: int, size: int) -> tuple[Tensor, Tensor]:
-        """Return views of a launch's buffers.
+    def _chunk(self, count: int, size: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return views of a launch's buffers: embeddings, places, and ids if the launch embeds ids.
 
-        Shapes: embeds [count, size, H]; places [5, count].
+        Shapes: embeds [count, size, H]; places [5, count]; ids [count * size, 2].
         """
-        return self._embeds[: count * size].view(count, size, -1), self._places[:, :count]
+        embeds, ids = self._embeds[: count * size], self._ids[: count * size]
+        return embeds.view(count, size, -1), self._places[:, :count], ids if self._embeds_ids else None
 
     @contextmanager
     def prompt_stream(self, slot: int) -> Iterator[None]:
@@ -211,7 +217,7 @@ class ModelRunner:
             The start position of the next chunk, and the first frame or None.
         """
         (stop,) = self.prefill_chunks([(slot, prompt, start)])
-        return stop, self.first(np.array([slot])) if stop == len(prompt.embeds) else None
+        return stop, self.first(np.array([slot])) if stop == len(prompt.inputs) else None
 
     @torch.inference_mode()
     def prefill_chunks(self, prompts: Sequence[tuple[int, Prompt, int]]) -> list[int]:
@@ -224,17 +230,18 @@ class ModelRunner:
         """
         stops = [
             # The prefix that all texts of a voice share is a separate chunk, so that the prefix can be cached.
-            min(start + self.chunk, prompt.constant if start < prompt.constant else len(prompt.embeds))
+            min(start + self.chunk, prompt.constant if start < prompt.constant else len(prompt.inputs))
             for _, prompt, start in prompts
         ]
         chunks = [
-            (slot, start, prompt.embeds[start:stop]) for (slot, prompt, start), stop in zip(prompts, stops, strict=True)
+            (slot, start, prompt.inputs[start:stop]) for (slot, prompt, start), stop in zip(prompts, stops, strict=True)
         ]
         with self.device.stream(Stream.PROMPTS):
             for slot, _, _ in chunks:
                 self._after_last_frame(slot)
             if not self._pads:
                 for slot, start, embeds in chunks:
+                    assert isinstance(embeds, Tensor), "only fused operations embed ids"
                     self.frame.prefill(embeds, slot, start)
             else:
                 self._prefill_together(chunks)
@@ -250,19 +257,29 @@ class ModelRunner:
     def _prefill_together(self, chunks: list[Chunk]) -> None:
         """Prefill chunks together, in as few launches as the available shapes allow."""
         for batch in self._batches.batches(chunks, self.slot_cache.slots):
-            embeds, places = self._chunk(*batch.shape)
+            embeds, places, ids = self._chunk(*batch.shape)
             flat = embeds.flatten(0, 1)
-            # The buffer must not contain NaN, because attention multiplies padding by 0, and 0 * NaN is NaN.
-            flat.zero_()
-            for at, part in batch.embeds:
-                flat[at : at + len(part)] = part
-            places.copy_(copy_to_device(places.device, batch.places))
+            if ids is None:
+                # The buffer must not contain NaN, because attention multiplies padding by 0, and 0 * NaN is NaN.
+                flat.zero_()
+            batch_ids = np.full((len(flat), 2), (0, NO_CODEC))
+            for at, part in batch.inputs:
+                if isinstance(part, Tensor):
+                    flat[at : at + len(part)] = part
+                    batch_ids[at : at + len(part), 0] = EMBEDDED
+                else:
+                    assert ids is not None, "only fused operations embed ids"
+                    batch_ids[at : at + len(part)] = part
+            batch_places = np.zeros(self._places.shape, np.int64)
+            batch_places[:, : places.shape[1]] = batch.places
+            numbers = np.concatenate((batch_places.ravel(), batch_ids.ravel()))
+            copy_into(self._numbers[: len(numbers)], numbers)
             span = self._span_of(batch.reach)
             graph = self.graphs.get(GraphKind.PREFILL, *batch.shape) if span == self._spans[0] else None
             if graph is not None:
                 graph.replay()
             else:
-                self.frame.prefill_padded(embeds, places, span)
+                self.frame.prefill_padded(embeds, places, span, ids)
 
     @torch.inference_mode()
     def first(self, slots: Slots, then: Callable[[Tensor], None] = lambda codes: None) -> LaunchedFrame:
@@ -284,9 +301,7 @@ class ModelRunner:
             plain = self._is_lean and slot_cache.is_plain(slots)
             (size, *_), graph = self._fitting(slots, GraphKind.FIRST_FRAME, count, plain=plain)
             rows = self._first_rows[:size]
-            rows.copy_(
-                copy_to_device(rows.device, np.append(slots, [slot_cache.slots] * (size - count)).astype(np.int64))
-            )
+            copy_into(rows, np.append(slots, [slot_cache.slots] * (size - count)).astype(np.int64))
             if self.frame.first_frame_noise is not None:
                 self._put_noise(self.frame.first_frame_noise, slots)
             if graph is None:

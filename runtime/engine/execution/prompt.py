@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.engine.cloned_voice import ClonedVoice
@@ -59,6 +60,14 @@ class PromptColumns:
     x_vector_at: int | None = None
     frames_at: int | None = None
 
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """Return the text ids and the codec ids.
+
+        Shapes: result [2, P].
+        """
+        return np.array([self.text, self.codec])
+
     def add(self, text: Sequence[int] | int, codec: Sequence[int] | int) -> None:
         """Append positions to both columns.
 
@@ -73,19 +82,28 @@ class PromptColumns:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Embedded prompt of a segment, the input of prefill.
+    """Prompt of a segment, the input of prefill.
+
+    `inputs` contains embeddings, or ids that the prefill launch embeds. Ids need `Talker.tables`, and save several
+    launches before the prefill.
 
     `trailing` contains the text ids that are added to the next frames, one per frame. It ends with tts_eos or is empty.
     The first `constant` positions are equal for all texts of a voice, and their keys and values are cached with `key`.
     `constant` is 0 if a cache would not save time.
 
-    Shapes: embeds [P, H] in the talker's dtype.
+    Shapes: inputs [P, H] in the talker's dtype, or [P, 2] int64, a text id and a codec id for each position.
     """
 
-    embeds: Tensor
+    inputs: Tensor | NDArray[np.int64]
     trailing: list[int]
     constant: int = 0
     key: str = ""
+
+    @property
+    def embeds(self) -> Tensor:
+        """Return the embeddings of a prompt without ids."""
+        assert isinstance(self.inputs, Tensor)
+        return self.inputs
 
 
 def build_prompt(
@@ -95,7 +113,7 @@ def build_prompt(
     talker: Talker,
     embedding_source: Talker | None = None,
 ) -> Prompt:
-    """Build and embed a prompt.
+    """Build a prompt, and embed it unless the prefill launch can embed it.
 
     Args:
         embedding_source: Talker that embeds the text, or None for `talker`.
@@ -118,9 +136,10 @@ def build_prompt(
     # The last position is never in the cached prefix, because the first code is sampled from its hidden state. Without
     # this bound, it could be in the prefix if a reference's text has more tokens than its audio has frames.
     constant = min(constant, len(columns.text) - 1)
-    embeds = _embed(columns, voice, talker, embedding_source or talker)
+    is_plain = talker.tables is not None and voice is None and embedding_source is None
+    positions = columns.ids.T if is_plain else _embed(columns, voice, talker, embedding_source or talker)
     if constant < MIN_PREFIX_POSITIONS:
-        return Prompt(embeds, trailing)
+        return Prompt(positions, trailing)
     beginning = (
         columns.text[:constant],
         columns.codec[:constant],
@@ -128,7 +147,7 @@ def build_prompt(
         embedding_source is None,
     )
     key = hashlib.blake2b(repr(beginning).encode(), digest_size=16).hexdigest()
-    return Prompt(embeds, trailing, constant, key)
+    return Prompt(positions, trailing, constant, key)
 
 
 def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
@@ -220,11 +239,12 @@ def _add_reference(
 def _embed(columns: PromptColumns, voice: ClonedVoice | None, talker: Talker, texts: Talker) -> Tensor:
     """Return the sum of the embeddings of both columns, with the voice's x-vector and frames."""
     device = talker.device
-    text, codec = copy_to_device(device, np.array([columns.text, columns.codec]))
+    text, codec = copy_to_device(device, columns.ids)
     codec_side = talker.embed_codec_or_none(codec)
     if columns.x_vector_at is not None and voice is not None:
         codec_side[columns.x_vector_at] = voice.x_vector.to(codec_side)
     if columns.frames_at is not None and voice is not None and voice.codes is not None:
         frames = talker.embed_frames(voice.codes.to(device))
         codec_side[columns.frames_at : columns.frames_at + len(frames)] = frames
-    return texts.embed_text(text) + codec_side
+    # The talker that embeds the text may have another dtype.
+    return (texts.embed_text(text) + codec_side).to(talker.dtype)

@@ -28,7 +28,8 @@ PIECE_POSITIONS = 16
 # Total numbers of positions per launch. A graph is captured for each of them.
 POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)
 
-Chunk = tuple[int, int, Tensor]  # Slot, first position, and embeddings of shape [P, H].
+Inputs = Tensor | NDArray[np.int64]  # See `Prompt.inputs`.
+Chunk = tuple[int, int, Inputs]  # Slot, first position, and inputs of P positions.
 Shape = tuple[int, int]  # Number of pieces, positions per piece.
 
 
@@ -39,12 +40,12 @@ class PromptBatch:
     Shapes:
         places: [5, pieces] int64. The rows are: slot; first position; number of positions; slot for the last hidden
             state; position after the piece. The fourth row is the scratch slot for all pieces that do not end a chunk.
-        embeds: Pairs of an offset in the concatenated pieces and embeddings [P, H].
+        inputs: Pairs of an offset in the concatenated pieces and inputs of P positions.
     """
 
     shape: Shape
     places: NDArray[np.int64]
-    embeds: list[tuple[int, Tensor]]
+    inputs: list[tuple[int, Inputs]]
 
     @property
     def reach(self) -> int:
@@ -62,7 +63,7 @@ class PromptBatches(Protocol):
         """Yield the inputs of the launches that prefill all chunks.
 
         Args:
-            chunks: Slot, first position and embeddings of each chunk.
+            chunks: Slot, first position and inputs of each chunk.
             scratch: Number of the scratch slot, which padding writes to.
         """
 
@@ -86,12 +87,12 @@ class PackedPieces:
         for first in range(0, PIECE_POSITIONS * len(places), most):
             now = places[first // PIECE_POSITIONS : (first + most) // PIECE_POSITIONS]
             pieces = next(count for count, _ in self.shapes() if count >= len(now))
-            embeds = [
+            inputs = [
                 (max(begin - first, 0), part[max(first - begin, 0) : first + most - begin])
                 for begin, (_, _, part) in zip(begins, chunks, strict=True)
                 if begin - most < first < begin + len(part)
             ]
-            yield PromptBatch((pieces, PIECE_POSITIONS), _filled(now, pieces, scratch), embeds)
+            yield PromptBatch((pieces, PIECE_POSITIONS), _filled(now, pieces, scratch), inputs)
 
 
 class WholeChunks:
@@ -123,8 +124,8 @@ class WholeChunks:
             now, remaining = remaining[:number], remaining[number:]
             count = next(count for count in self._counts if count >= len(now))
             places = [(slot, start, len(part), slot, start + len(part)) for slot, start, part in now]
-            embeds = [(place * size, part) for place, (_, _, part) in enumerate(now)]
-            yield PromptBatch((count, size), _filled(places, count, scratch), embeds)
+            inputs = [(place * size, part) for place, (_, _, part) in enumerate(now)]
+            yield PromptBatch((count, size), _filled(places, count, scratch), inputs)
 
     def _fitting(self, chunks: Sequence[Chunk]) -> tuple[int, int]:
         """Return the padded length of the next launch's pieces, and the number of its chunks."""

@@ -180,6 +180,12 @@ class SamplingParamsCache:
         return bool((self.host_top_k[drawn] <= MAX_UNSORTED_K).all() and (self.host_top_p[drawn] >= 1).all())
 
 
+def copy_into(into: Tensor, numbers: NDArray[np.int64]) -> None:
+    """Copy a NumPy array to a tensor, like `copy_to_device`."""
+    host = torch.from_numpy(numbers)
+    into.copy_(host if into.device.type in UNPINNED_DEVICES else host.pin_memory(), non_blocking=True)
+
+
 def copy_to_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
     """Copy a NumPy array to a new tensor on a device.
 

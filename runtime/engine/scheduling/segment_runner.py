@@ -131,7 +131,7 @@ class SegmentRunner:
         sequence.prompt = prompt
         sequence.prefill_position = position
         sequence.segments += 1
-        sequence.prompt_tokens += len(prompt.embeds)
+        sequence.prompt_tokens += len(prompt.inputs)
         sequence.detector = RunawayDetector()
         sequence.limit = sequence.before + plan.limit
         sequence.set_state(SequenceState.PREFILL)
@@ -155,10 +155,8 @@ class SegmentRunner:
     def embed_prompt(self, prompt_inputs: PromptInputs, embedding_source: Talker | None = None) -> Prompt:
         checkpoint = self._checkpoint
         with torch.inference_mode():
-            talker = checkpoint.talker
-            prompt = build_prompt(prompt_inputs, checkpoint.config, checkpoint.text_tokenizer, talker, embedding_source)
-            # The talker that embeds the prompt may have another dtype.
-            return replace(prompt, embeds=prompt.embeds.to(talker.dtype))
+            config, tokenizer, talker = checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker
+            return build_prompt(prompt_inputs, config, tokenizer, talker, embedding_source)
 
     def start_decoding(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
         """Set a sequence to the state DECODE after the first frame of a segment.

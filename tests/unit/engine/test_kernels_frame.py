@@ -24,6 +24,7 @@ from runtime.engine.execution.model_runner import FrameResult, ModelRunner
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import NetworkSamplingParams, RequestSamplingParams, SlotInputs
 from runtime.model.products import Linear
+from runtime.model.talker import NO_CODEC
 from tests.conftest import Loaded
 
 pytestmark = [
@@ -70,7 +71,7 @@ def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] 
             start, launched = runner.prefill(slots[-1], prompt, start)
         results.append(launched.result())
     results += [runner.step(np.array(slots[::-1])).result() for _ in range(FRAMES - 1)]
-    assert runner.slot_cache.position[slots].tolist() == [len(prompt.embeds) + FRAMES - 1 for prompt in prompts]
+    assert runner.slot_cache.position[slots].tolist() == [len(prompt.inputs) + FRAMES - 1 for prompt in prompts]
     assert runner.slot_cache.frame[slots].tolist() == [FRAMES, FRAMES]
     return results
 
@@ -94,6 +95,29 @@ def test_kernel_frames_equal_frames_without_kernels(loaded: Loaded, spec: str) -
         assert ours.finite.all()
     for ours, truth in zip(runner.slot_cache.state, plain.slot_cache.state, strict=True):
         assert torch.equal(ours, truth)
+
+
+def test_ids_give_the_frames_of_their_embeddings(loaded: Loaded) -> None:
+    """In the last comparison, a launch has the ids of one prompt and the embeddings of the other."""
+    checkpoint = copy.deepcopy(loaded("quick", "custom_voice"))
+    runners = [ModelRunner(checkpoint, Interpreted(), torch.float32, 2, LENGTH, 16) for _ in range(3)]
+    talker, draw = checkpoint.talker, np.random.default_rng(0)
+    assert talker.tables is not None
+    by_id, embedded = [], []
+    for length in (9, 21):
+        ids = draw.integers((0, NO_CODEC), [len(talker.tables.text), len(talker.tables.codec) - 1], (length, 2))
+        text, codec = torch.from_numpy(ids).unbind(1)
+        by_id.append(Prompt(ids, [3 * length, 7]))
+        embedded.append(Prompt(talker.embed_text(text) + talker.embed_codec_or_none(codec), [3 * length, 7]))
+    expected = said(runners[0], embedded)
+    for ours, truth in zip(said(runners[1], by_id), expected, strict=True):
+        assert np.array_equal(ours.codes, truth.codes)
+    together = runners[2]
+    chunks = [(0, by_id[0], 0), (1, embedded[1], 0)]
+    together.prefill_chunks(chunks)
+    for slot, prompt in enumerate(embedded):
+        runners[0].prefill_chunks([(slot, prompt, 0)])
+    assert torch.equal(together.frame.hidden[:2], runners[0].frame.hidden[:2])
 
 
 def test_int8_frames_equal_frames_with_separate_products(loaded: Loaded) -> None:

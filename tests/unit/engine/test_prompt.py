@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -92,6 +94,19 @@ def test_custom_voice_prompt_follows_the_non_streaming_layout(
     assert columns[0].codec == [*codec, *[talker.codec_pad_id] * (len(body) + 1), talker.codec_bos_id]
     assert prompt.trailing == []
     assert len(prompt.embeds) == positions + len(body) + 2
+
+
+def test_prompt_has_ids_if_the_talker_has_tables(speaker: Checkpoint) -> None:
+    """The embeddings of a voice are not in the tables, so a prompt with a voice is embedded."""
+    tabulated = copy.deepcopy(speaker)
+    tabulated.talker.tabulate()
+    said = utterance(Mode.CUSTOM_VOICE, Layout.NON_STREAMING, speaker="ryan")
+    ids = build(tabulated, said).inputs
+    assert isinstance(ids, np.ndarray)
+    text, codec = torch.from_numpy(ids).unbind(1)
+    embeds = speaker.talker.embed_text(text) + speaker.talker.embed_codec_or_none(codec)
+    torch.testing.assert_close(embeds, build(speaker, said).embeds, rtol=0, atol=0)
+    assert isinstance(build(tabulated, replace(said, voice=voice(speaker, None))).inputs, torch.Tensor)
 
 
 def test_custom_voice_prompt_follows_the_streaming_layout(speaker: Checkpoint, columns: list[PromptColumns]) -> None:

@@ -41,7 +41,7 @@ def launched(ways: PromptBatches, chunks: list[Chunk]) -> tuple[dict[tuple[int, 
         pieces, size = batch.shape
         assert batch.shape in set(ways.shapes())
         laid = torch.zeros(pieces * size)
-        for at, part in batch.embeds:
+        for at, part in batch.inputs:
             laid[at : at + len(part)] = part[:, 0]
         for piece, (slot, start, count, row, stop) in enumerate(batch.places.T.tolist()):
             assert batch.reach >= start + count
