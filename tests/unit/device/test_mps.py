@@ -22,7 +22,7 @@ from tests.support.metal_table import Recorder, has_kernel
 class Elsewhere(MpsDevice):
     """Fake MPS device whose memory and queue are those of the CPU."""
 
-    mark = CpuDevice.mark
+    record_event = CpuDevice.record_event
     free_bytes, total_bytes = CpuDevice.free_bytes, CpuDevice.total_bytes
 
     def __init__(self) -> None:
