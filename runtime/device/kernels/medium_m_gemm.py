@@ -115,7 +115,10 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
 
 
 def block_rows(M: int) -> int:
-    """Return the number of rows per program: the next size for which a kernel is compiled, or the largest size."""
+    """Return the number of rows per program.
+
+    It is the next size for which a kernel is compiled, or the largest size.
+    """
     return next((size for size in SIZES if size >= M), SIZES[-1])
 
 

@@ -143,7 +143,7 @@ def upcast_operand(staged, of_sums: gl.constexpr):
 
 @gluon.jit
 def relabeled_operand(staged, of_sums: gl.constexpr):
-    """Load rows [PARTS, BM, BK] from shared memory as the tensor cores' second operand for int8 weights."""
+    """Load input rows from shared memory as the second operand for int8 weights."""
     shape: gl.constexpr = staged.shape
     rows = relabel(staged.load(_adjacent_layout(shape[0], shape[1], shape[2]))).permute([0, 2, 1])
     return gl.convert_layout(rows, gl.DotOperandLayout(1, of_sums, 2), assert_trivial=True)

@@ -193,7 +193,9 @@ class ModelRunner:
             yield GraphKind.FIRST_FRAME, (count, *drawn), (first, Stream.PROMPTS)
 
     def _chunk(self, count: int, size: int) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return views of a launch's buffers: embeddings, places, and ids if the launch embeds ids.
+        """Return views of a launch's buffers: embeddings, places and ids.
+
+        The ids are None if the launch does not embed ids.
 
         Shapes: embeds [count, size, H]; places [5, count]; ids [count * size, 2].
         """

@@ -98,7 +98,7 @@ def test_kernel_frames_equal_frames_without_kernels(loaded: Loaded, spec: str) -
 
 
 def test_ids_give_the_frames_of_their_embeddings(loaded: Loaded) -> None:
-    """In the last comparison, a launch has the ids of one prompt and the embeddings of the other."""
+    """The last launch has the ids of one prompt and the embeddings of the other."""
     checkpoint = copy.deepcopy(loaded("quick", "custom_voice"))
     runners = [ModelRunner(checkpoint, Interpreted(), torch.float32, 2, LENGTH, 16) for _ in range(3)]
     talker, draw = checkpoint.talker, np.random.default_rng(0)
