@@ -91,12 +91,14 @@ def detect_speech_by_probability(likely: NDArray[np.float32], window_s: float) -
 
 
 def window_levels(samples: NDArray[np.float32], window_s: float) -> NDArray[np.float32]:
-    """Return the root mean square of the samples in each complete window.
+    """Return the root mean square of the samples in each complete window, without their mean.
+
+    The mean is the constant offset of a faulty microphone, which is not audible.
 
     Shapes: [N] -> [n].
     """
     step = int(window_s * SAMPLE_RATE)
-    return np.sqrt((samples[: len(samples) // step * step].reshape(-1, step) ** 2).mean(axis=1))
+    return samples[: len(samples) // step * step].reshape(-1, step).std(axis=1)
 
 
 def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -25,6 +25,9 @@ QUIET_DB = -40.0  # Minimum level of the speech in dB relative to full scale.
 SILENCE = 1e-5  # Level that replaces the level of digital silence (-100 dB).
 WORD_END_S = 0.1  # Seconds before and after detected speech that may still contain audio of a word.
 PAUSES_S = 0.2  # Minimum total seconds of pauses that are needed to measure the noise.
+# Duration in seconds and level relative to speech (-30 dB) of audio that is a pause although the network has detected
+# no pause there. Quieter audio within speech is shorter, such as the silence in a stop consonant.
+QUIET_S, QUIET_RATIO = 0.2, 10 ** (-30 / 20)
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0
 # Minimum fraction of the energy that is above TELEPHONE_HZ (-55 dB). Normal speech has 1000 times as much.
@@ -64,15 +67,18 @@ def measure_levels(samples: NDArray[np.float32], activity: SpeechActivity) -> Au
     """
     levels = window_levels(samples, activity.window_s)
     spoken = activity.windows[: len(levels)]
+    speech = float(np.sqrt((levels[spoken] ** 2).mean())) if spoken.any() else 0.0
     # The level of a pause is its mean, because a low quantile would miss the beats of background music. The median of
     # all pauses is used, because one pause may contain a cough.
     pauses = [pause for each in activity.pauses(WORD_END_S) if len(pause := levels[each])]
-    can_tell = sum(map(len, pauses)) * activity.window_s >= PAUSES_S
+    if sum(map(len, pauses)) * activity.window_s < PAUSES_S:
+        quiet = SpeechActivity(levels > QUIET_RATIO * speech, activity.window_s)
+        pauses = [pause for each in quiet.pauses(0.0) if len(pause := levels[each]) * activity.window_s >= QUIET_S]
     noises = sorted(float(np.sqrt((pause**2).mean())) for pause in pauses)
     return AudioLevels(
         peak_db=_decibels(float(np.abs(samples).max(initial=0.0))),
-        speech_db=_decibels(float(np.sqrt((levels[spoken] ** 2).mean()))) if spoken.any() else None,
-        pauses_db=_decibels(max(noises[(len(noises) - 1) // 2], SILENCE)) if can_tell else None,
+        speech_db=_decibels(speech),
+        pauses_db=_decibels(max(noises[(len(noises) - 1) // 2], SILENCE)) if noises else None,
         clipped=float((np.abs(samples) >= FULL_SCALE).mean()),
     )
 

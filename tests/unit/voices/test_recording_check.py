@@ -202,6 +202,17 @@ def test_advice_is_one_sentence_per_fault() -> None:
         assert "\n" not in hint.sentence
 
 
+def test_noise_is_measured_in_a_short_silence_and_with_an_offset(speech: Samples) -> None:
+    recording = np.concatenate([speech, silence(0.3), speech])
+    levels = check_recording(0.5 * recording + np.float32(0.3), None).levels
+    assert levels.pauses_db is not None
+    assert levels.pauses_db < -60
+    samples, _ = soundfile.read(DEMO_CHECKPOINT / "samples" / "clone.wav", dtype="float32")
+    pauses_db = check_recording(samples, None).levels.pauses_db
+    assert pauses_db is not None
+    assert pauses_db < -60
+
+
 # --- Tests of the complete examination report.
 
 
