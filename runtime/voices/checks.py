@@ -13,6 +13,7 @@ from runtime.errors import TranscriptMismatch
 from runtime.request import SAMPLE_RATE
 from runtime.shared.speech_rate import expected_seconds, is_another_text
 from runtime.voices.activity import SpeechActivity, window_levels
+from runtime.voices.faults import is_clipped_at_any_level
 
 # Range of the duration of speech in seconds that is recommended. Shorter references describe a voice poorly, and longer
 # references make every request slower.
@@ -94,7 +95,7 @@ def recording_advice(
         yield Advice("no_speech", "No clear speech was found in the recording; the clone may not sound like a voice.")
     else:
         yield from _length(activity.seconds)
-    if levels.clipped > MAX_CLIPPED_SHARE:
+    if levels.clipped > MAX_CLIPPED_SHARE or (is_speech and is_clipped_at_any_level(samples)):
         yield Advice("clipping", "The recording is clipped; record it again with less gain.")
     yield from _judged(levels)
     silent = 1 - activity.seconds / (len(samples) / SAMPLE_RATE)

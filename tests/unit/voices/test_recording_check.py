@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 import silero_vad
@@ -200,6 +202,46 @@ def test_advice_is_one_sentence_per_fault() -> None:
         assert hint.sentence[0].isupper() or hint.sentence[0].isdigit()
         assert hint.sentence.endswith(".")
         assert "\n" not in hint.sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "share"), [("quieter", 0.005), ("quieter", 0.08), ("resampled", 0.005), ("compressed", 0.08)]
+)
+def test_clipping_is_found_after_the_recording_was_made_quieter(speech: Samples, change: str, share: float) -> None:
+    limit = np.quantile(np.abs(speech), 1 - share)
+    clipped = 0.2 * np.clip(speech, -limit, limit) / limit
+    if change == "resampled":
+        clipped = soxr.resample(soxr.resample(clipped, SAMPLE_RATE, 44_100), 44_100, SAMPLE_RATE)
+    elif change == "compressed":
+        clipped = through_codec(clipped)
+    assert "clipping" in codes(clipped)
+
+
+def through_codec(samples: Samples) -> Samples:
+    """Return the samples after MP3 compression."""
+    file = io.BytesIO()
+    soundfile.write(file, samples, SAMPLE_RATE, format="MP3", compression_level=0.4)
+    file.seek(0)
+    return soundfile.read(file, dtype="float32")[0]
+
+
+@pytest.mark.parametrize("change", ["limited", "telephone", "8-bit", "compressed"])
+def test_unclipped_speech_at_full_level_gets_no_clipping_advice(speech: Samples, change: str) -> None:
+    loud = speech / np.abs(speech).max()
+    if change == "limited":
+        # A limiter scales each 10 ms to the same peak, and does not cut off single samples.
+        peaks = np.abs(loud[: len(loud) // 240 * 240]).reshape(-1, 240).max(axis=1)
+        gain = np.minimum(1, 0.2 / np.maximum(peaks, 1e-6))
+        loud = loud[: len(peaks) * 240] * np.interp(np.arange(len(peaks) * 240) / 240, np.arange(len(gain)) + 0.5, gain)
+    elif change == "telephone":
+        narrow = soxr.resample(loud, SAMPLE_RATE, 8_000)
+        coded = np.round(127 * np.sign(narrow) * np.log1p(255 * np.abs(narrow)) / np.log(256)) / 127
+        loud = soxr.resample(np.sign(coded) * (256 ** np.abs(coded) - 1) / 255, 8_000, SAMPLE_RATE)
+    elif change == "8-bit":
+        loud = np.round(127 * loud) / 128
+    else:
+        loud = through_codec(0.8 * loud)
+    assert "clipping" not in codes(0.99 * loud)
 
 
 def test_noise_is_measured_in_a_short_silence_and_with_an_offset(speech: Samples) -> None:

@@ -1,0 +1,54 @@
+"""Detection of clipping in a recording, from its samples."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Clipping is found at any level, because a recording may be made quieter, resampled or compressed after it was clipped.
+# The histogram of the samples of one sign falls towards the peak. In a clipped recording it rises again at the level of
+# the clipping.
+HISTOGRAM_BINS = 40
+RISE_BINS = (1, 2, 4)  # Widths of the rise in bins. A codec spreads it.
+MIN_RISE_SHARE = 2e-4  # Minimum fraction of the samples in the rise.
+# Minimum number of samples in the rise, divided by the number in the same width below it. A limiter reaches 1.9.
+MIN_RISE = 2.2
+# Minimum of the same ratio if the peaks are flat. It is measured after a lossy codec.
+MIN_FLAT_RISE = 1.3
+FLATNESS_LEVEL = 0.8
+# Minimum fraction of a peak's duration (at half of the highest level) that is above FLATNESS_LEVEL. A sine has 0.61.
+MIN_FLATNESS = 0.69
+
+
+def is_clipped_at_any_level(samples: NDArray[np.float32]) -> bool:
+    """True if the peaks of a recording of speech are cut off at some level.
+
+    Shapes: samples [N] float32, mono, 24 kHz.
+    """
+    centred = samples - samples.mean()
+    return _has_level_limit(centred) or _has_level_limit(-centred)
+
+
+def _has_level_limit(samples: NDArray[np.float32]) -> bool:
+    """True if the positive peaks of the samples are cut off."""
+    highest = np.partition(samples, -4)[-4]  # Three samples may exceed the level of the clipping.
+    counts, _ = np.histogram(samples, bins=HISTOGRAM_BINS, range=(0, max(highest, 1e-6)))
+    below = np.concatenate([[0], np.cumsum(counts)])
+    rise = 0.0
+    for width in RISE_BINS:
+        ends = np.arange(HISTOGRAM_BINS // 2, HISTOGRAM_BINS + 1)
+        upper = below[ends] - below[ends - width]
+        lower = below[ends - width - 1] - below[ends - 2 * width - 1]
+        ratios = (upper + 1) / (lower + 1) * (upper > MIN_RISE_SHARE * len(samples))
+        rise = max(rise, float(ratios.max()))
+    return rise > MIN_RISE or (rise > MIN_FLAT_RISE and _flatness(samples) > MIN_FLATNESS)
+
+
+def _flatness(samples: NDArray[np.float32]) -> float:
+    """Return the fraction of the duration of the highest peaks that is near their maximum."""
+    highest = np.quantile(samples, 0.9995)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], samples > highest / 2, [False]]).astype(np.int8)))
+    peaks = [samples[start:end] for start, end in edges.reshape(-1, 2) if end - start >= 4]
+    tall = [peak for peak in peaks if peak.max() >= FLATNESS_LEVEL * highest]
+    near = sum(int((peak > FLATNESS_LEVEL * min(peak.max(), highest)).sum()) for peak in tall)
+    return near / max(1, sum(map(len, tall)))
