@@ -13,7 +13,7 @@ from runtime.errors import TranscriptMismatch
 from runtime.request import SAMPLE_RATE
 from runtime.shared.speech_rate import expected_seconds, is_another_text
 from runtime.voices.activity import SpeechActivity, window_levels
-from runtime.voices.faults import is_clipped_at_any_level
+from runtime.voices.faults import is_clipped_at_any_level, level_decay_db
 
 # Range of the duration of speech in seconds that is recommended. Shorter references describe a voice poorly, and longer
 # references make every request slower.
@@ -22,6 +22,7 @@ FULL_SCALE = 0.998
 MAX_CLIPPED_SHARE = 5e-4  # Maximum fraction of samples at full scale. A few single peaks do not exceed it.
 # Minimum difference in dB between the level of speech and the level of pauses. A recording in a quiet room has 40 dB.
 NOISY_DB = 20.0
+MIN_DECAY_DB = 16.0  # Minimum decay of the level within 80 ms. An echo fills the gaps between words.
 QUIET_DB = -40.0  # Minimum level of the speech in dB relative to full scale.
 SILENCE = 1e-5  # Level that replaces the level of digital silence (-100 dB).
 WORD_END_S = 0.1  # Seconds before and after detected speech that may still contain audio of a word.
@@ -59,6 +60,7 @@ class AudioLevels:
     speech_db: float | None
     pauses_db: float | None
     clipped: float  # Fraction of samples at full scale.
+    decay_db: float | None  # Decay of the level of speech within 80 ms.
 
 
 def measure_levels(samples: NDArray[np.float32], activity: SpeechActivity) -> AudioLevels:
@@ -81,6 +83,7 @@ def measure_levels(samples: NDArray[np.float32], activity: SpeechActivity) -> Au
         speech_db=_decibels(speech),
         pauses_db=_decibels(max(noises[(len(noises) - 1) // 2], SILENCE)) if noises else None,
         clipped=float((np.abs(samples) >= FULL_SCALE).mean()),
+        decay_db=level_decay_db(samples),
     )
 
 
@@ -95,6 +98,10 @@ def recording_advice(
         yield Advice("no_speech", "No clear speech was found in the recording; the clone may not sound like a voice.")
     else:
         yield from _length(activity.seconds)
+        if levels.decay_db is not None and levels.decay_db < MIN_DECAY_DB:
+            yield Advice(
+                "echo", "An echo of the room is audible; record closer to the microphone, in a furnished room."
+            )
     if levels.clipped > MAX_CLIPPED_SHARE or (is_speech and is_clipped_at_any_level(samples)):
         yield Advice("clipping", "The recording is clipped; record it again with less gain.")
     yield from _judged(levels)

@@ -383,7 +383,7 @@ def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> Non
     assert abs(end - start - len(speech) / 24_000) < 0.5
     assert advice(studio) == []
     expect(studio.locator("#vw-clone-verdict")).to_have_text(
-        re.compile(r"^\d+\.\d s of clear speech, without noise or clipping\.$")
+        re.compile(r"^\d+\.\d s of clear speech, without noise, clipping or echo\.$")
     )
     studio.select_option("#vw-clone-language", "english")
     studio.click("#vw-clone-use")

@@ -27,7 +27,7 @@ const MIN_EDGE_SILENCE_S = 0.3; // Shorter silence at an edge is not reported.
  * @property {number} seconds
  * @property {number} speech_s
  * @property {{start_s: number, end_s: number}} trim  start and end of the speech
- * @property {{peak_db: number|null, speech_db: number|null, pauses_db: number|null}} levels  null for a level that cannot be measured
+ * @property {{peak_db: number|null, speech_db: number|null, pauses_db: number|null, decay_db: number|null}} levels  null for a level that cannot be measured
  * @property {{code: string, sentence: string}[]} advice
  */
 
@@ -159,9 +159,10 @@ export class AudioChecks {
     return this.report !== null && (this.audioAdvice.length > 0 || this.faults().length > 0);
   }
 
-  /** True if the noise level could be measured in a pause of the recording. */
-  get isNoiseKnown() {
-    return (this.report?.levels.pauses_db ?? null) !== null;
+  /** True if the noise in the pauses and the echo of the room could be measured. */
+  get isMeasured() {
+    const { pauses_db, decay_db } = this.report?.levels ?? {};
+    return typeof pauses_db === 'number' && typeof decay_db === 'number';
   }
 
   /** Show the faults with buttons that correct them, and the passed checks. */
@@ -180,9 +181,9 @@ export class AudioChecks {
       ...(edges ? [this.item(studio.t('clone.found.edges'), 'edges', 'trim')] : []),
     ];
     this.verdict.hidden = items.length > 0;
-    if (this.isNoiseKnown) this.verdict.dataset.icon = 'check';
+    if (this.isMeasured) this.verdict.dataset.icon = 'check';
     else delete this.verdict.dataset.icon;
-    this.verdict.textContent = studio.t(this.isNoiseKnown ? 'clone.good' : 'clone.noise_unknown', { s: report.speech_s.toFixed(1) });
+    this.verdict.textContent = studio.t(this.isMeasured ? 'clone.good' : 'clone.unmeasured', { s: report.speech_s.toFixed(1) });
     this.list.replaceChildren(...this.passed(report, codes), ...items);
     this.passedList.replaceChildren(...this.transcriptAdvice.filter(({ code }) => code !== REFUSED).map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
     this.list.dataset.state = report.usable ? 'said' : 'unusable';
@@ -212,11 +213,12 @@ export class AudioChecks {
    * @param {CheckResult} report
    * @param {string[]} codes codes of the faults
    */
-  passed({ levels: { peak_db, speech_db, pauses_db } }, codes) {
+  passed({ levels: { peak_db, speech_db, pauses_db, decay_db } }, codes) {
     const figures = [
       { name: 'loud', faults: ['quiet', 'no_speech'], db: speech_db },
       { name: 'unclipped', faults: ['clipping'], db: peak_db },
       { name: 'calm', faults: ['noise'], db: pauses_db },
+      { name: 'dry', faults: ['echo', 'no_speech'], db: decay_db },
     ];
     return figures.flatMap(({ name, faults, db }) => (db === null || faults.some((code) => codes.includes(code)) ? [] : [this.passedItem(name, db)]));
   }

@@ -181,7 +181,7 @@ export class CloneView {
     if (!reference) return [name, name, name];
     const lengths = { name: reference.name, s: reference.length.toFixed(1), all: clock(reference.seconds * SAMPLE_RATE) };
     const chosen = reference.pcm ? studio.t(reference.isWhole ? 'clone.sum.whole' : 'clone.sum.chosen', lengths) : reference.name;
-    const verdict = audioChecks.hasFaults ? 'care' : audioChecks.isNoiseKnown ? 'good' : 'unchecked';
+    const verdict = audioChecks.hasFaults ? 'care' : audioChecks.isMeasured ? 'good' : 'unchecked';
     return [{ summary: chosen, verdict }, this.transcriptOutcome(), name];
   }
 

@@ -244,6 +244,31 @@ def test_unclipped_speech_at_full_level_gets_no_clipping_advice(speech: Samples,
     assert "clipping" not in codes(0.99 * loud)
 
 
+def in_room(samples: Samples, decay_s: float, direct: float) -> Samples:
+    """Return speech in a room with an exponential decay by 60 dB in `decay_s` seconds."""
+    time = np.arange(round(decay_s * SAMPLE_RATE)) / SAMPLE_RATE
+    response = np.random.default_rng(2).normal(size=len(time)) * 10 ** (-3 * time / decay_s)
+    response /= np.sqrt((response**2).sum())
+    response[0] = direct
+    wet = np.convolve(samples, response)[: len(samples)]
+    return (0.5 * wet / np.abs(wet).max()).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("decay_s", "direct", "has_echo"), [(0.6, 0.7, True), (1.2, 0.7, True), (0.2, 2.0, False), (0.4, 4.0, False)]
+)
+def test_echo_is_reported_for_a_reverberant_room(
+    speech: Samples, decay_s: float, direct: float, has_echo: bool
+) -> None:
+    assert ("echo" in codes(in_room(speech, decay_s, direct))) == has_echo
+
+
+def test_echo_is_unknown_in_noise(speech: Samples) -> None:
+    found = check_recording(speech + noise(len(speech), 0.05), None)
+    assert found.levels.decay_db is None
+    assert "echo" not in {advice.code for advice in found.advice}
+
+
 def test_noise_is_measured_in_a_short_silence_and_with_an_offset(speech: Samples) -> None:
     recording = np.concatenate([speech, silence(0.3), speech])
     levels = check_recording(0.5 * recording + np.float32(0.3), None).levels
