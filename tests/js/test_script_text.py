@@ -185,3 +185,37 @@ def test_chats_screenplays_and_hyphenated_words_are_parsed(
 def test_parenthetical_below_a_name_becomes_the_style(node: Node) -> None:
     (line, _) = node.call("script/reading", "readText", "MARY\n(softly)\nHello.\n\nTOM (O.S.)\nHi.")["lines"]
     assert line == {"name": "MARY", "instruct": "softly", "text": "Hello."}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# Part 1\n\nIt rains.", [["Part 1", "Part 1"], ["It rains.", None]]),
+        ("# Part 1\nIt rains.\n## Part 2", [["Part 1", "Part 1"], ["It rains.", None], ["Part 2", "Part 2"]]),
+        (
+            "# Part 1\nIt rains\nand rains.\n\nBye.",
+            [["Part 1", "Part 1"], ["It rains and rains.", None], ["Bye.", None]],
+        ),
+        ("#weather\n\n# ", [["#weather", None], ["#", None]]),
+    ],
+)
+def test_markdown_heading_starts_a_chapter(node: Node, text: str, expected: list[list[str | None]]) -> None:
+    read = node.call("script/reading", "readText", text)["lines"]
+    assert [[line["text"], line.get("chapter")] for line in read] == expected
+
+
+def test_chapter_title_from_the_text_follows_the_text(node: Node) -> None:
+    body = """async () => {
+      const { Script } = await import('/js/script/document.js');
+      const script = new Script({ lines: [
+        { id: 'own', text: 'Opening', chapter: 'Opening' },
+        { id: 'titled', text: 'One', chapter: 'Chapter one' },
+        { id: 'plain', text: '' },
+      ] });
+      const change = (id, text) => script.change(id, { text });
+      for (const text of ['', 'C', 'Cold open']) change('own', text);
+      change('titled', 'Two');
+      change('plain', 'Hello');
+      return script.lines.map(({ chapter }) => chapter ?? null);
+    }"""
+    assert node.evaluate(body) == ["Cold open", "Chapter one", None]

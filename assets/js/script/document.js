@@ -58,6 +58,11 @@ export function newLine(values = {}) {
   return structuredClone({ ...empty, ...values, id: values.id ?? newId() });
 }
 
+/** Return the title of a chapter that starts with a text. @param {string} text */
+export function chapterTitle(text) {
+  return text.replace(/\s+/gu, ' ').trim().slice(0, MAX_CHAPTER_CHARS);
+}
+
 /**
  * Set the chapter title of the line with which each chapter starts.
  *
@@ -70,7 +75,7 @@ export function markChapters(lines, chapters) {
     const first = (paragraphs[0] ?? '').replace(/\s+/gu, ' ');
     const at = texts.findIndex((text, index) => index >= from && text && first.startsWith(text));
     if (at < 0) continue;
-    lines[at].chapter = title || first.slice(0, MAX_CHAPTER_CHARS);
+    lines[at].chapter = title || chapterTitle(first);
     from = at + 1;
   }
 }
@@ -182,11 +187,19 @@ export class Script extends Emitter {
     return this.lines.findIndex((line) => line.id === id);
   }
 
-  /** Change properties of a line, if a line with this id exists. @param {string} id @param {Partial<Line>} values */
+  /**
+   * Change properties of a line, if a line with this id exists.
+   *
+   * A chapter title that is the text of its line changes with the text.
+   *
+   * @param {string} id @param {Partial<Line>} values
+   */
   change(id, values) {
     const line = this.line(id);
     if (!line) return;
+    const isTitle = line.chapter !== undefined && line.chapter.slice(0, MAX_CHAPTER_CHARS) === chapterTitle(line.text);
     Object.assign(line, values);
+    if (isTitle && !('chapter' in values)) line.chapter = chapterTitle(line.text);
     this.notify(false);
   }
 

@@ -4,12 +4,14 @@
  *     readText('ANNA (softly): Good morning.\n\nTOM: Is it?').lines
  *     // [{ name: 'ANNA', instruct: 'softly', text: 'Good morning.' }, { name: 'TOM', instruct: '', text: 'Is it?' }]
  *
- * @typedef {{name: string|null, instruct: string, text: string, starts?: number}} ParsedLine  starts: time of the subtitle in seconds
+ * @typedef {{name: string|null, instruct: string, text: string, starts?: number, chapter?: string}} ParsedLine  starts: time of
+ * the subtitle in seconds; chapter: title, if the line is a heading
  * @typedef {{lines: ParsedLine[], leftOut: number}} ParsedText  leftOut: number of skipped chat messages
  */
 
 import { sentencesIn } from '../common/text.js';
 import { readChat } from './chat.js';
+import { chapterTitle } from './document.js';
 
 // Maximum number of characters of a line. Longer paragraphs are split between sentences, so that after a change less audio
 // has to be generated again.
@@ -26,6 +28,7 @@ const BROKEN = /(?<!\p{L})(\p{L}+)[-\u2010\u00ad]\n[ \t]*(\p{Ll}+)/gu;
 const CUE = /^(?:(?=\p{Lu})(?!(?:INT|EXT|CHAPTER|PART|ACT|SCENE|BOOK)\b)([\p{Lu}\p{N}][\p{Lu}\p{N} .'’#-]{0,30}[\p{Lu}\p{N}])|@([^()]{1,32}?))\s*(\([^()]{1,20}\))?\s*\^?$/u;
 // Words before a colon that are not speakers, even in capitals.
 const NOBODY = new Set(['note', 'warning', 'caution', 'important', 'attention', 'tip', 'hint', 'todo', 'update', 'summary', 'ps', 'p.s.', 'nb', 're', 'fyi', 'faq', 'cut to']);
+const HEADING = /^#{1,6}\s+(?=\S)/u; // Heading in Markdown: # Part 1
 const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
 
 /**
@@ -33,7 +36,7 @@ const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
  *
  * Empty lines separate paragraphs. In a text without empty lines, every row is a paragraph. A name with a colon sets the
  * speaker until the next name. A word before a colon counts as a name if a voice has this name, if it is in capitals, or if it
- * occurs twice.
+ * occurs twice. A heading in Markdown starts a chapter.
  *
  * @param {string} text
  * @param {(name: string) => boolean} [isVoice]  returns true if a voice has this name
@@ -58,7 +61,9 @@ export function readText(text, isVoice = () => false) {
     const rest = manner ? spoken.slice(manner[0].length) : spoken;
     const instruct = (named && (prefix[2] ?? manner?.[1])) || '';
     const name = PAUSES_ONLY.test(rest) ? null : speaker;
-    for (const part of splitText(rest)) lines.push({ name, instruct, text: part });
+    const title = rest.replace(HEADING, '');
+    if (title === rest) for (const part of splitText(rest)) lines.push({ name, instruct, text: part });
+    else lines.push({ name, instruct, text: title, chapter: chapterTitle(title) });
   }
   return { lines, leftOut: 0 };
 }
@@ -111,7 +116,7 @@ function screenplayParagraphs(blocks, names) {
 /**
  * Join the rows of a paragraph to one row.
  *
- * A row that starts with a name begins a new paragraph.
+ * A row that starts with a name begins a new paragraph, and a heading is a paragraph.
  *
  * @param {string} block
  */
@@ -119,7 +124,8 @@ function unwrap(block) {
   /** @type {string[]} */
   const paragraphs = [];
   for (const row of block.split('\n').map((row) => row.trim())) {
-    if (paragraphs.length === 0 || PREFIX.test(row) || PAUSES_ONLY.test(row)) paragraphs.push(row);
+    const isNew = [PREFIX, PAUSES_ONLY, HEADING].some((start) => start.test(row));
+    if (paragraphs.length === 0 || isNew || HEADING.test(paragraphs.at(-1) ?? '')) paragraphs.push(row);
     else paragraphs.push(join(paragraphs.pop() ?? '', row));
   }
   return paragraphs;
