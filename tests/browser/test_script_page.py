@@ -229,6 +229,46 @@ def test_voice_can_be_assigned_to_every_line_of_a_role(script: Page) -> None:
     expect(chip).to_be_focused()
 
 
+def test_speaker_name_typed_before_a_line_chooses_its_speaker(script: Page) -> None:
+    new_script(script, "Hosts")
+    paste(script, 1, "ANNA: Good morning.\n\nTOM: Is it?")
+    anna, tom = voice_of(script, 1), voice_of(script, 2)
+    assert anna != tom
+    roles = script.locator("#vw-script-lines .vw-line-role")
+    script.keyboard.press("Enter")
+    expect(roles).to_have_text(["ANNA", "TOM", "TOM"])
+    script.keyboard.type("Anna: It is: late.")
+    expect(roles).to_have_text(["ANNA", "TOM", "ANNA"])
+    assert texts(script) == ["Good morning.", "Is it?", "It is: late."]
+    assert voice_of(script, 3) == anna
+    text_of(script, 3).press("Home")
+    script.keyboard.type("NORA W: ")
+    expect(roles).to_have_text(["ANNA", "TOM", "NORA W"])
+    assert voice_of(script, 3) not in {anna, tom}
+    script.locator("#vw-toasts").get_by_role("button", name="Undo").last.click()
+    expect(roles).to_have_text(["ANNA", "TOM", "ANNA"])
+    assert texts(script)[2] == "NORA W: It is: late."
+    assert voice_of(script, 3) == anna
+
+
+def test_line_is_given_to_another_speaker_of_the_script(script: Page) -> None:
+    new_script(script, "Hosts")
+    paste(script, 1, "ANNA: Good morning.\n\nTOM: Is it?\n\nTOM: Yes.")
+    anna, tom = voice_of(script, 1), voice_of(script, 2)
+    roles = script.locator("#vw-script-lines .vw-line-role")
+    roles.nth(2).click()
+    sheet = script.locator("#vw-voice-sheet")
+    expect(sheet.locator("h3").first).to_have_text("Speakers in this script")
+    speakers = sheet.locator("ul").first.locator(".vw-pick-choose")
+    expect(speakers).to_have_count(1)
+    expect(speakers.first).to_contain_text("ANNA")
+    speakers.first.click()
+    expect(roles).to_have_text(["ANNA", "TOM", "ANNA"])
+    assert [voice_of(script, number) for number in (1, 2, 3)] == [anna, tom, anna]
+    script.keyboard.press("Control+z")
+    expect(roles).to_have_text(["ANNA", "TOM", "TOM"])
+
+
 def test_pace_is_sent_as_part_of_the_style(script: Page) -> None:
     line(script, 1).locator(".vw-line-instruct").fill("Softly.")
     line(script, 1).locator(".vw-line-open").click()

@@ -42,22 +42,23 @@ export class LineView {
   listen() {
     const { line, list, parts } = this;
     const change = (/** @type {Partial<Line>} */ values) => list.script.change(line.id, values);
-    parts.text.oninput = () => change({ text: parts.text.value });
+    parts.text.oninput = () => {
+      change({ text: parts.text.value });
+      list.onTyped(this);
+    };
     parts.text.onscroll = () => (parts.paper.scrollTop = parts.text.scrollTop);
     parts.text.onkeydown = (event) => list.onTextKey(event, this);
     parts.text.onpaste = (event) => list.onPaste(event, this);
     parts.instruct.oninput = () => change({ instruct: parts.instruct.value });
     parts.description.oninput = () => this.changeVoice({ description: parts.description.value });
-    list.studio.voicePopover.attach(parts.voice, {
-      chosen: () => (line.voice ? valueOf(line.voice) : ''),
-      choose: (choice) => this.choose(choice),
-      describe: () => this.describe(),
-    });
-    list.studio.voicePopover.attach(parts.recast, {
-      chosen: () => '',
-      choose: (choice) => this.choose(choice),
-      describe: () => this.describe(),
-    });
+    for (const button of [parts.role, parts.voice, parts.recast]) {
+      list.studio.voicePopover.attach(button, {
+        chosen: () => (line.voice ? valueOf(line.voice) : ''),
+        choose: (choice) => this.choose(choice),
+        describe: () => this.describe(),
+        speakers: () => list.otherSpeakers(line),
+      });
+    }
     parts.pace.onclick = ({ target }) => {
       const pace = parts.paces.find((button) => target instanceof Node && button.contains(target))?.dataset.pace;
       if (pace) change({ instruct: withPace(line.instruct, pace, this.paces()) });
@@ -76,9 +77,10 @@ export class LineView {
     this.element.onkeydown = (event) => list.onLineKey(event, this);
   }
 
-  /** Assign a voice from the voice picker to this line. @param {import('../speak/voices.js').Choice} choice */
+  /** Use a voice or a speaker from the voice picker. @param {import('../speak/voices.js').Choice} choice */
   choose(choice) {
-    const { mode, voice } = choice;
+    const { mode, voice, speaker } = choice;
+    if (speaker) return this.list.assignSpeaker(this.line, speaker);
     this.replaceVoice({ mode, voice, name: mode === 'base' ? choice.name : undefined, language: this.line.voice?.language });
     this.list.studio.catalogue.remember(choice);
     this.list.show();
@@ -292,7 +294,7 @@ function partsOf(element) {
   return {
     grip: part('grip'),
     number: part('grip > span'),
-    role: part('role'),
+    role: control('role', HTMLButtonElement),
     voice: control('voice', HTMLButtonElement),
     describing: getElement(element, '.vw-grow:has(> .vw-line-description)'),
     description: control('description', HTMLTextAreaElement),

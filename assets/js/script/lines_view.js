@@ -5,8 +5,9 @@
  */
 
 import { getElements, arrangeChildren, createElement } from '../common/elements.js';
-import { newLine, Script } from './document.js';
+import { chapterTitle, newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
+import { valueOf } from './voice_assignment.js';
 
 const MIN_LAZY_LINES = 200; // In longer scripts, only the lines near the window are rendered.
 const NEAR_PX = 1000;
@@ -323,6 +324,52 @@ export class LinesView {
   }
 
   /**
+   * Choose the speaker of a line if `NAME: ` was typed before its text.
+   *
+   * After `# `, the line becomes a heading.
+   *
+   * @param {LineView} view
+   */
+  onTyped({ line, parts: { text } }) {
+    const { script, studio, voiceAssignment } = this;
+    const at = text.selectionStart;
+    const head = text.value.slice(0, at);
+    const [parsed] = /[:#]\s$|：$/u.test(head) ? this.room.read(`${head}…`, script.lines).lines : [];
+    if (parsed?.text !== '…') return;
+    const before = { ...line, chapter: line.chapter };
+    const rest = text.value.slice(at);
+    const spoken = newLine(parsed);
+    if (parsed.name) voiceAssignment.assign([spoken], script.lines);
+    const isNew = spoken.name && !script.lines.some(({ name }) => name === spoken.name);
+    const { name, voice } = parsed.name ? spoken : line;
+    script.change(line.id, { name, voice, instruct: parsed.instruct || line.instruct, text: rest, ...(parsed.chapter && { chapter: chapterTitle(rest) }) });
+    text.value = rest;
+    text.setSelectionRange(0, 0);
+    const sentence = studio.t('script.line.voice', { n: script.indexOf(line.id) + 1, name: [spoken.name, voiceAssignment.nameOf(voice)].filter(Boolean).join(', ') });
+    // The page forgets earlier actions after this input event.
+    setTimeout(() => studio.undo.offer(() => script.change(line.id, before), isNew ? sentence : ''));
+    this.room.announce(sentence);
+  }
+
+  /** Return a choice for each speaker of the script, except the speaker of a line. @param {Line} line */
+  otherSpeakers(line) {
+    const keyOf = (/** @type {Line} */ { name, voice }) => `${name ?? ''} ${voice && valueOf(voice)}`;
+    const speakers = new Map(this.script.lines.map((one) => [keyOf(one), one]));
+    speakers.delete(keyOf(line));
+    return [...speakers].flatMap(([key, speaker]) => {
+      const choice = speaker.voice && this.studio.catalogue.find(valueOf(speaker.voice));
+      return choice ? [{ ...choice, key, speaker, ...(speaker.name && { name: speaker.name, about: choice.name }) }] : [];
+    });
+  }
+
+  /** Let another speaker of the script speak a line. @param {Line} line @param {Line} speaker line of this speaker */
+  assignSpeaker({ id, name, voice }, speaker) {
+    this.script.change(id, { name: speaker.name, voice: speaker.voice && { ...speaker.voice } });
+    this.studio.undo.offer(() => this.script.change(id, { name, voice }));
+    this.show();
+  }
+
+  /**
    * Insert pasted text with several paragraphs as several lines.
    *
    * Other pasted text is handled by the browser.
@@ -331,8 +378,8 @@ export class LinesView {
    */
   onPaste(event, { line }) {
     const pasted = event.clipboardData?.getData('text/plain') ?? '';
-    const read = this.room.read(pasted);
-    if (read.lines.length < 2 && !read.lines[0]?.name) return;
+    const read = this.room.read(pasted, this.script.lines);
+    if (read.lines.length < 2 && !read.lines[0]?.name && !read.lines[0]?.chapter) return;
     event.preventDefault();
     this.insertParsed(read, line);
   }

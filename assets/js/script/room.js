@@ -290,9 +290,16 @@ export class ScriptRoom {
     return false;
   }
 
-  /** Parse a text as lines, with the voices' names as possible speakers. @param {string} text */
-  read(text) {
-    return readText(text, (word) => this.voiceAssignment.findVoice(word) !== null);
+  /**
+   * Parse a text as lines of speakers.
+   *
+   * The names of voices, and of the roles of `lines`, are names of speakers.
+   *
+   * @param {string} text @param {import('./document.js').Line[]} [lines]
+   */
+  read(text, lines = []) {
+    const roles = new Set(lines.map(({ name }) => name?.toLowerCase()));
+    return readText(text, (word) => roles.has(word.toLowerCase()) || this.voiceAssignment.findVoice(word) !== null);
   }
 
   /**

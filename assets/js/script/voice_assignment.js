@@ -140,6 +140,8 @@ export class VoiceAssignment {
     for (const line of nameless) line.voice = narrator && { ...narrator };
     for (const line of lines) {
       if (!line.name) continue;
+      const plain = line.name.toLowerCase();
+      line.name = [...roles.keys()].find((role) => role?.toLowerCase() === plain) ?? line.name;
       const own = this.findVoice(line.name);
       const voice = own ?? roles.get(line.name) ?? this.unused([...existing, ...lines]);
       line.voice = voice && { ...voice };

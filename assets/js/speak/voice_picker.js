@@ -11,6 +11,7 @@
  * @property {() => string} chosen  returns the key of the chosen voice
  * @property {(choice: Choice) => void} choose
  * @property {() => void} [leave]   called when the user goes to another room
+ * @property {() => Choice[]} [speakers]  returns the speakers of a script, which are listed first
  * @property {(() => void)|null} [describe]  chooses a voice with a description, or null if no checkpoint supports it
  */
 
@@ -112,7 +113,7 @@ export class VoicePicker {
       recent: [['recent', recentVoices]],
     }[kind];
     const query = this.search.value.trim();
-    return /** @type {[string, Choice[]][]} */ (groups ?? [])
+    return /** @type {[string, Choice[]][]} */ ([['script', this.callbacks.speakers?.() ?? []], ...(groups ?? [])])
       .map(([title, choices]) => ({ title: this.studio.t(`picker.${title}`), choices: choices.filter((choice) => fits(choice, query)) }))
       .filter(({ choices }) => choices.length > 0);
   }
@@ -333,6 +334,7 @@ export class VoicePopover {
         this.element.hidePopover();
       },
       leave: () => this.element.hidePopover(),
+      speakers: () => this.acts.speakers?.() ?? [],
     });
     this.picker.callbacks.describe = describe && (() => {
       this.element.hidePopover();

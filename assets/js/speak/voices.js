@@ -133,6 +133,7 @@ function inOrder(first, second) {
  * @property {string} why       reason why the voice is unavailable, or '' if it is available
  * @property {string|null} language  language of the sample
  * @property {string|null} sample    text of the sample, or null for stored voices, whose sample is the recording
+ * @property {import('../script/document.js').Line} [speaker]  line of the speaker of a script that the choice stands for
  */
 
 const MAX_RECENT = 6;
