@@ -70,17 +70,21 @@ def new_script(page: Page, name: str) -> None:
     page.fill("#vw-script-name", name)
 
 
-def paste(page: Page, number: int, text: str) -> None:
-    """Paste text into a script's line, like Ctrl+V."""
+def paste(page: Page, number: int, text: str, html: str = "") -> None:
+    """Paste text into a script's line, like Ctrl+V.
+
+    `html` is the same text as HTML, which a browser also puts into the clipboard.
+    """
     text_of(page, number).focus()
     page.evaluate(
-        """(text) => {
+        """([text, html]) => {
           const clipboardData = new DataTransfer();
           clipboardData.setData('text/plain', text);
+          if (html) clipboardData.setData('text/html', html);
           const paste = new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true });
           document.activeElement.dispatchEvent(paste);
         }""",
-        text,
+        [text, html],
     )
 
 

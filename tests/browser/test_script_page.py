@@ -269,6 +269,18 @@ def test_line_is_given_to_another_speaker_of_the_script(script: Page) -> None:
     expect(roles).to_have_text(["ANNA", "TOM", "TOM"])
 
 
+def test_blocks_of_a_pasted_web_page_become_lines(script: Page) -> None:
+    new_script(script, "Show notes")
+    html = """<h1>Show <b>notes</b></h1><p>Nora met\nBen.</p><p>At the pier.</p>
+        <ul><li><a href="#a">One link</a></li><li>Another<br>row</li></ul><table><tr><td>A1</td><td>B1</td></tr></table>
+        <div>The end.</div>"""
+    plain = "Show notes\nNora met Ben.\n\nAt the pier.\n\n    One link\n    Another\nrow\n\nA1\tB1\nThe end."
+    paste(script, 1, plain, html)
+    spoken = ["Show notes", "Nora met Ben.", "At the pier.", "One link", "Another row", "A1 B1", "The end."]
+    expect(script.locator("#vw-script-lines > li")).to_have_count(len(spoken))
+    assert texts(script) == spoken
+
+
 def test_pace_is_sent_as_part_of_the_style(script: Page) -> None:
     line(script, 1).locator(".vw-line-instruct").fill("Softly.")
     line(script, 1).locator(".vw-line-open").click()

@@ -7,6 +7,7 @@
 import { getElements, arrangeChildren, createElement } from '../common/elements.js';
 import { chapterTitle, newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
+import { textOfHtml } from './reading.js';
 import { valueOf } from './voice_assignment.js';
 
 const MIN_LAZY_LINES = 200; // In longer scripts, only the lines near the window are rendered.
@@ -372,13 +373,14 @@ export class LinesView {
   /**
    * Insert pasted text with several paragraphs as several lines.
    *
-   * Other pasted text is handled by the browser.
+   * Other pasted text is handled by the browser. The HTML of the clipboard is used if it has headings, lists or tables.
    *
    * @param {ClipboardEvent} event @param {LineView} view
    */
   onPaste(event, { line }) {
-    const pasted = event.clipboardData?.getData('text/plain') ?? '';
-    const read = this.room.read(pasted, this.script.lines);
+    const [html, text] = ['text/html', 'text/plain'].map((type) => event.clipboardData?.getData(type) ?? '');
+    const structured = this.room.read(textOfHtml(html), this.script.lines);
+    const read = structured.lines.length > 1 ? structured : this.room.read(text, this.script.lines);
     if (read.lines.length < 2 && !read.lines[0]?.name && !read.lines[0]?.chapter) return;
     event.preventDefault();
     this.insertParsed(read, line);

@@ -29,6 +29,7 @@ const CUE = /^(?:(?=\p{Lu})(?!(?:INT|EXT|CHAPTER|PART|ACT|SCENE|BOOK)\b)([\p{Lu}
 // Words before a colon that are not speakers, even in capitals.
 const NOBODY = new Set(['note', 'warning', 'caution', 'important', 'attention', 'tip', 'hint', 'todo', 'update', 'summary', 'ps', 'p.s.', 'nb', 're', 'fyi', 'faq', 'cut to']);
 const HEADING = /^#{1,6}\s+(?=\S)/u; // Heading in Markdown: # Part 1
+const BLOCK = /^(?:ADDRESS|ARTICLE|ASIDE|BLOCKQUOTE|D[DLT]|DIV|FIGCAPTION|FIGURE|FOOTER|H\d|HEADER|HR|LI|MAIN|NAV|[OU]L|P|PRE|SECTION|TABLE|TR)$/u;
 const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
 
 /**
@@ -66,6 +67,28 @@ export function readText(text, isVoice = () => false) {
     else lines.push({ name, instruct, text: title, chapter: chapterTitle(title) });
   }
   return { lines, leftOut: 0 };
+}
+
+/**
+ * Return the text of copied HTML with each block as a paragraph.
+ *
+ * The result is '' without headings, list items and table rows, because the plain text of the clipboard is as good then.
+ *
+ * @param {string} html
+ */
+export function textOfHtml(html) {
+  if (!/<(?:h[1-6]|li|tr)[\s>]/iu.test(html)) return '';
+  const { body } = new DOMParser().parseFromString(html.replace(/\s+/gu, ' '), 'text/html');
+  for (const element of body.querySelectorAll('*')) {
+    if (/^(?:SCRIPT|STYLE|NOSCRIPT|TEMPLATE)$/u.test(element.tagName)) element.remove();
+    else if (/^T[DH]$/u.test(element.tagName)) element.prepend(' ');
+    else if (element.tagName === 'BR') element.prepend('\n');
+    else if (BLOCK.test(element.tagName)) {
+      element.prepend(/^H\d$/u.test(element.tagName) && element.textContent?.trim() ? '\n\n# ' : '\n\n');
+      element.append('\n\n');
+    }
+  }
+  return body.textContent ?? '';
 }
 
 /**
