@@ -14,6 +14,7 @@ from studio.routes.responses import (
     StoreRoutes,
     json_list,
     json_response,
+    query_flag,
     read_pieces,
     stored_json,
 )
@@ -40,13 +41,16 @@ class ScriptRoutes(StoreRoutes):
     async def all(self, request: Request) -> Response:
         """Return the visitor's scripts that contain the text in the query parameter `search`.
 
-        Each script has the number of its lines instead of the lines.
+        Each script has the number of its lines instead of the lines. With `deleted=1`, the scripts in the recycle bin
+        are returned.
         """
         owner = self._visitors.identify(request).owner
-        return stored_json(await self._workers(self._all, owner, request.query_params.get("search", "")))
+        search, is_deleted = request.query_params.get("search", ""), query_flag(request, "deleted")
+        return stored_json(await self._workers(self._all, owner, search, is_deleted))
 
-    def _all(self, owner: str | None, search: str) -> bytes:
-        return json_list("scripts", [] if owner is None else self._store.scripts.all(owner, search))
+    def _all(self, owner: str | None, search: str, is_deleted: bool) -> bytes:
+        scripts = [] if owner is None else self._store.scripts.all(owner, search, is_deleted=is_deleted)
+        return json_list("scripts", scripts)
 
     async def find(self, request: Request) -> Response:
         return stored_json(await self._workers(self._store.scripts.find, *self._named(request)))

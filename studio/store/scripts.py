@@ -57,12 +57,14 @@ class Scripts:
         self._rows = OwnedRows(database, "scripts", held="script", what="script")
         self._settings = settings
 
-    def all(self, owner: str, search: str = "") -> list[dict[str, Any]]:
+    def all(self, owner: str, search: str = "", *, is_deleted: bool = False) -> list[dict[str, Any]]:
         """Return the owner's scripts that contain every word of `search`, without their lines.
 
-        The scripts are sorted by the time of the last change, the newest first.
+        The scripts are sorted by the time of the last change, the newest first. If `is_deleted` is true, these are the
+        scripts in the recycle bin.
         """
-        condition = "owner = ? AND deleted_at IS NULL ORDER BY updated_at DESC, id"
+        state = "IS NOT NULL" if is_deleted else "IS NULL"
+        condition = f"owner = ? AND deleted_at {state} ORDER BY updated_at DESC, id"
         scripts = self._rows.objects(condition, (owner,), shown=_SUMMARY)
         search_words = name_key(search).split()
         return [script for script in scripts if not search_words or self._holds(owner, script["id"], search_words)]

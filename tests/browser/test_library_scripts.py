@@ -100,6 +100,30 @@ def test_script_deletion_can_be_undone(script: Page, app: App) -> None:
     await_saved(script)
 
 
+def test_deleted_script_is_restored_from_the_bin_after_a_reload(script: Page, app: App) -> None:
+    script.fill("#vw-script-name", "Lost and found")
+    await_saved(script)
+    kept, said = stored_script(script, app), texts(script)
+    script.click("#vw-script-shelf summary")
+    script.click("#vw-script-delete")
+    expect(script.locator("#vw-script-name")).not_to_have_value("Lost and found")
+    script.reload()
+    enter(script, "library")
+    deleted = script.locator("#vw-scripts-bin li", has_text="Lost and found")
+    expect(deleted).to_contain_text("The script Lost and found is in the bin, deleted for good after 24 h.")
+    expect(entry_of(script, kept)).to_have_count(0)
+    deleted.get_by_role("button", name="Restore").click()
+    expect(entry_of(script, kept)).to_have_count(1)
+    expect(deleted).to_have_count(0)
+    entry_of(script, kept).locator(".vw-script-entry-open").click()
+    expect(script.locator("#vw-script-name")).to_have_value("Lost and found")
+    assert texts(script) == said
+    entry = entry_of(script, kept)
+    enter(script, "library")
+    entry.get_by_role("button", name="Delete the script Lost and found").click()
+    expect(deleted).to_have_count(1)
+
+
 def test_focus_moves_to_the_script_after_a_neighbouring_take_is_deleted(script: Page, app: App) -> None:
     await_saved(script)
     kept = stored_script(script, app)

@@ -191,15 +191,18 @@ const COUNTED_MS = 300;
 export class TakeSpace {
   /** Last response of the studio about storage space, or null. @type {import('./history.js').StorageUse|null} */
   space = null;
+  /** Scripts in the bin. @type {import('./saved_scripts.js').ScriptSummary[]} */
+  deleted = [];
 
   /**
    * Create the display from the elements of the Library room.
    *
-   * @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio
+   * @param {HTMLElement} root panel of the room @param {import('../app/studio.js').Studio} studio @param {SavedScripts} scripts
    */
-  constructor(root, studio) {
+  constructor(root, studio, scripts) {
     this.root = root;
     this.studio = studio;
+    this.scripts = scripts;
     this.line = getElement(root, '#vw-takes-space');
     this.limitWarning = getElement(root, '#vw-takes-near');
     this.button = getElement(root, '#vw-takes-free');
@@ -219,6 +222,7 @@ export class TakeSpace {
   async refresh() {
     try {
       this.space = await this.studio.history.space();
+      ({ scripts: this.deleted } = await this.studio.api.get('studio/scripts?deleted=1'));
     } catch {
       this.space = null; // The list of takes shows the same error, so it is ignored here.
     }
@@ -233,7 +237,13 @@ export class TakeSpace {
     writeText(this.limitWarning, '');
     this.binLine.hidden = !space?.in_bin;
     if (!space) return;
-    writeText(getElement(this.binLine, 'span'), t('library.in_bin', { n: space.in_bin, time: formatDuration(space.restorable_s, t) }));
+    const time = formatDuration(space.restorable_s, t);
+    writeText(getElement(this.binLine, 'span'), t('library.in_bin', { n: space.in_bin, time }));
+    getElement(this.root, '#vw-scripts-bin').replaceChildren(...this.deleted.map((script) => {
+      const restore = createElement('button', { type: 'button', className: 'vw-quiet', textContent: t('library.restore_bin') });
+      restore.onclick = () => this.scripts.guard(this.scripts.restore(script));
+      return createElement('li', {}, [t('library.script_in_bin', { name: this.scripts.nameOf(script), time }), ' ', restore]);
+    }));
     const counted = (/** @type {number} */ count) => count.toLocaleString(studio.words.language);
     const [used, all] = [space.bytes, space.max_bytes].map((bytes) => counted(Math.round(bytes / MEGABYTE)));
     const isNear = space.bytes >= WARNING_SHARE * space.max_bytes;
@@ -305,9 +315,12 @@ export class LibraryRoom {
     this.panels = getElement(root, '.vw-halves');
     this.panelTabs = getElements(root, '.vw-library-turn [data-half]');
     const takes = getElement(root, '#vw-library-takes');
-    this.scripts = new SavedScripts(studio, () => this.takes.refresh());
+    this.scripts = new SavedScripts(studio, () => {
+      this.takes.refresh();
+      this.space.refresh();
+    });
     this.takes = new TakesPanel(takes, studio, this.scripts);
-    this.space = new TakeSpace(root, studio);
+    this.space = new TakeSpace(root, studio, this.scripts);
     this.voices = new VoicesPanel(getElement(root, '#vw-library-voices'), studio);
     for (const turn of this.panelTabs) turn.onclick = () => this.show(turn.dataset.half ?? '');
   }

@@ -152,6 +152,12 @@ export class SavedScripts extends EventTarget {
     studio.toast(studio.t('script.deleted', { name }), { action: studio.t('shell.undo'), onAction: () => this.guard(back()) });
   }
 
+  /** Restore a deleted script. @param {ScriptSummary} script */
+  async restore({ id }) {
+    await this.room.scriptList.restore(id);
+    this.onChange();
+  }
+
   /** Return the name of a script, or "Untitled" in the page's language. @param {ScriptSummary} script */
   nameOf(script) {
     return nameOfScript(script) || this.studio.t('script.untitled');

@@ -246,10 +246,13 @@ export class ScriptList extends EventTarget {
   async discard(id) {
     await this.api.delete(`studio/scripts/${id}`);
     await this.refresh();
-    return async () => {
-      await this.api.post(`studio/scripts/${id}/restore`);
-      await this.refresh();
-    };
+    return () => this.restore(id);
+  }
+
+  /** Restore a deleted script. @param {string} id */
+  async restore(id) {
+    await this.api.post(`studio/scripts/${id}/restore`);
+    await this.refresh();
   }
 
   /** Send pending changes to the studio when the page is closed. */

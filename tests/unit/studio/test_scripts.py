@@ -92,7 +92,10 @@ def test_deletion_of_a_script_can_be_undone(client: httpx.Client) -> None:
     refused(client.get("/studio/scripts/s"), 404, "not_found")
     refused(client.delete("/studio/scripts/s"), 404, "not_found")
     assert client.get("/studio/scripts").json() == {"scripts": []}
+    (deleted,) = client.get("/studio/scripts?deleted=1").json()["scripts"]
+    assert (deleted["id"], deleted["name"], deleted["lines"]) == ("s", "Play", len(LINES))
     assert client.post("/studio/scripts/s/restore").json() == script
+    assert client.get("/studio/scripts?deleted=1").json() == {"scripts": []}
 
 
 def test_invalid_script_is_refused(client: httpx.Client) -> None:
