@@ -75,3 +75,17 @@ def test_refused_blend_shows_its_reason_above_the_player(app: App, open_studio: 
     error = page.locator("#vw-blend-error")
     expect(error).to_contain_text("has not consented")
     expect(error).to_be_in_viewport(ratio=1)
+
+
+def test_blend_that_cannot_be_kept_says_what_to_do(studio: Page, no_voices: None) -> None:
+    enter(studio, "design")
+    studio.fill("#vw-text", "No.")
+    studio.click("#vw-blend summary")
+    studio.fill("#vw-blend-name", "Brief")
+    studio.click("#vw-blend-keep")
+    error = studio.locator("#vw-blend-error")
+    expect(error).to_contain_text("Press “Hear it” first")
+    studio.click("#vw-blend-hear")
+    await_end(studio)
+    studio.click("#vw-blend-keep")
+    expect(error).to_have_text("Write a longer text: the sample must last at least 1 s.", timeout=PLAYED_MS)

@@ -3,6 +3,7 @@
 import { errorOf } from '../common/api.js';
 import { getElements, createElement, getElement } from '../common/elements.js';
 import { FieldError, fillSelect, speakerTitle } from '../common/fields.js';
+import { MIN_REFERENCE_S } from './keep_form.js';
 
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
 
@@ -123,7 +124,6 @@ export class BlendForm {
     this.share = getElement(root, '#vw-blend-share', HTMLInputElement);
     this.slider = getElement(root, '#vw-blend-mix');
     this.name = getElement(root, '#vw-blend-name', HTMLInputElement);
-    this.store = getElement(root, '#vw-blend-keep', HTMLButtonElement);
     this.error = getElement(root, '#vw-blend-error');
     studio.catalogue.addEventListener('change', () => this.offer());
     this.first.onchange = this.second.onchange = () => this.change();
@@ -158,7 +158,6 @@ export class BlendForm {
     const [first, second] = this.chosen;
     const other = this.share.valueAsNumber;
     this.slider.textContent = second ? this.studio.t('design.blend_mix', { first: first.name, second: second.name, one: 100 - other, other }) : '';
-    this.store.disabled = !this.take;
   }
 
   /**
@@ -202,10 +201,12 @@ export class BlendForm {
   async saveBlend() {
     const { studio, take } = this;
     const name = this.name.value.trim();
-    this.error.textContent = name ? '' : studio.t('design.name_first');
+    const missing = !name ? 'design.name_first' : !take ? 'design.blend_unheard' : '';
+    this.error.textContent = missing && studio.t(missing);
     if (!name || !take) return;
     try {
       await take.stored();
+      if (take.seconds < MIN_REFERENCE_S) throw new Error(studio.t('design.blend_short', { least: MIN_REFERENCE_S }));
       if (!take.id) throw new Error(studio.t('design.not_stored'));
       await studio.api.post(`studio/takes/${take.id}/voice`, { name });
       await studio.voices.refresh();
