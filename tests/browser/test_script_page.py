@@ -64,6 +64,9 @@ def test_two_tabs_with_the_same_script_notify_each_other(script: Page, open_stud
     conflict.get_by_role("button", name="Keep this version").click()
     await_saved(script)
     assert stored_script(script, app)["lines"][1]["text"] == "From this tab."
+    second.evaluate("dispatchEvent(new Event('focus'))")  # The browser sends it when the user returns to the tab.
+    expect(second.locator("#vw-script-conflict")).to_contain_text("the other version drops what you changed here")
+    expect(second.locator("#vw-script-saved")).to_be_empty()
     text_of(second, 3).fill("Once more.")
     expect(second.locator("#vw-script-conflict")).to_be_visible()
     second.locator("#vw-script-conflict").get_by_role("button", name="Use the other version").click()

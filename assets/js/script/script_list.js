@@ -61,6 +61,7 @@ export class ScriptList extends EventTarget {
     this.base = '';
     this.onChange = () => this.touch();
     addEventListener('pagehide', () => this.leave());
+    addEventListener('focus', () => this.checkOther());
   }
 
   /**
@@ -196,6 +197,14 @@ export class ScriptList extends EventTarget {
     const isSpeech = other.isWrittenAs(new Script(JSON.parse(this.base)));
     if (isSpeech) this.adopt(other);
     return isSpeech;
+  }
+
+  /** Report changes of another tab when the user returns to this tab. */
+  async checkOther() {
+    const { script } = this;
+    if (!script || this.state !== 'saved') return;
+    const isSame = await this.followSpeech(script).catch(() => true);
+    if (!isSame && script === this.script && this.state === 'saved') this.enter('conflict');
   }
 
   /** Use the takes and the version number of another tab, but keep this tab's text. @param {Script} other */
