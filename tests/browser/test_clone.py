@@ -449,6 +449,17 @@ def noisy(above_db: float) -> FilePayload:
     return {"name": f"{above_db}.wav", "mimeType": "audio/wav", "buffer": file}
 
 
+def test_clipped_speech_at_a_low_level_is_reported_as_clipping_and_not_as_a_cough(studio: Page) -> None:
+    enter(studio, "clone")
+    pause = np.zeros(12_000, np.float32)
+    clipped = 0.3 * np.clip(40 * generate(seed=4), -1, 1)
+    file = audio_file(np.concatenate([pause, clipped, pause]))
+    studio.set_input_files("#vw-clone-file", {"name": "a.wav", "mimeType": "audio/wav", "buffer": file})
+    found = advice(studio)
+    assert "clipping" in found
+    assert "cough" not in found
+
+
 def test_noise_outside_the_selected_part_is_reported(studio: Page) -> None:
     enter(studio, "clone")
     verdict = studio.locator("#vw-clone-verdict")

@@ -169,8 +169,10 @@ export class AudioChecks {
   paint() {
     const { report, studio } = this;
     if (!report) return;
-    const faults = this.faults().slice(0, MAX_FAULTS);
     const codes = this.audioAdvice.map(({ code }) => code);
+    // Clipped speech is as noisy as a cough.
+    const isClipped = codes.includes('clipping');
+    const faults = this.faults().filter(({ code }) => !isClipped || code !== 'cough').slice(0, MAX_FAULTS);
     // If the recording must be repeated, trimming it would not help.
     const isTooShort = codes.includes('short') || codes.includes('no_speech');
     const advice = this.audioAdvice.filter(({ code }) => code !== 'silence' || !isTooShort);
