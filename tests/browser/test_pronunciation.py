@@ -180,7 +180,7 @@ def test_pronunciation_edits_of_two_windows_are_merged(app: App, studio: Page) -
     await_words(app, {"Alpha": "Al", "Beta": "Be", "Gamma": "Gam"})
 
 
-def test_first_pronunciation_rules_of_two_windows_are_merged(app: App, studio: Page) -> None:
+def test_pronunciation_rules_of_two_windows_with_an_empty_dictionary_are_merged(app: App, studio: Page) -> None:
     enter(studio, "library")
     studio.click("#vw-library-pronunciation")
     elsewhere = [{"word": "Beta", "said": "Be"}]

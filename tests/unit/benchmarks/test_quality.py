@@ -68,7 +68,7 @@ def test_divergence_is_computed_from_the_probabilities() -> None:
 
 
 @pytest.mark.slow
-def test_quantized_weights_are_compared_on_the_codes_of_float32(folder_of: FolderOf) -> None:
+def test_quantized_and_float32_weights_are_scored_on_the_same_codes(folder_of: FolderOf) -> None:
     same, fewer = measure_scores(str(folder_of("tiny", "custom_voice")), ["float32", "int8"], positions=60)
     assert same["draws"] == fewer["draws"] >= 60
     assert (same["kl"], same["same_first"]) == (0.0, 1.0)

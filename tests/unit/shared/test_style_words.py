@@ -48,5 +48,5 @@ def test_style_descriptions_are_recognised(text: str) -> None:
         "1",
     ],
 )
-def test_prose_is_not_a_style(text: str) -> None:
+def test_bracketed_prose_is_not_parsed_as_a_style(text: str) -> None:
     assert not is_style_description(text)

@@ -163,7 +163,7 @@ def test_unusable_recordings_of_a_profile_are_reported() -> None:
     assert "The profile has 3 recordings; 1 of them did not fit and were left out." in stored.advice
 
 
-def test_damaged_profile_is_refused() -> None:
+def test_damaged_voicebox_profile_is_refused() -> None:
     with pytest.raises(VoiceFileInvalid, match="its profile has no recording"):
         imported(profile_file({}))
     file = profile_file({"a.wav": (2.0, TEXT)}).replace(b"samples/a.wav", b"samples/b.wav")

@@ -111,7 +111,7 @@ def test_large_checkpoint_loads_the_chosen_weights_and_reports_them(
     assert card_with(few=10**8) == "float32", "one that any processor speaks in time keeps its weights"
 
 
-def test_weights_are_chosen_automatically_on_cpu_only(folder_of: FolderOf) -> None:
+def test_quantization_is_not_chosen_automatically_on_a_gpu(folder_of: FolderOf) -> None:
     class Card(CpuDevice):
         name = "cuda"
 
