@@ -131,13 +131,13 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-# Maximum number of characters at the end of a word that are compared with the rules for a word and the next word.
+# Only this number of characters before a space or line break are matched with `_NO_CUT_AFTER`.
 MAX_WORD_CHARS = 40
 _GAP = re.compile(r"[ ]{2,}|[ ]+(?=[.,;:!?])")
 _SENTENCE_END = re.compile(r"[ ]+[A-Z]|[ ]*(?:\n|\Z)")
-# Pattern of positions at which the text can be divided. It does not apply if the word before matches `_JOINS_NEXT`.
+# Pattern of positions at which the text can be divided. It does not apply if the word before matches `_NO_CUT_AFTER`.
 _CUT = re.compile(r"(?<=\S)[ ](?=[A-Za-z0-9\"'(])|\n")
-_JOINS_NEXT = re.compile(
+_NO_CUT_AFTER = re.compile(
     rf"""
     .*[^A-Za-z.,;:!?"')\n] | .*\d["')]* | .*\.[A-Za-z]\.
     | .*\b(?: {_one_of(TITLES | ABBREVIATIONS | NUMBERED | MONTHS)} | {"|".join(MONTH_NAMES)} )\.?
@@ -201,7 +201,7 @@ def _certain_end(text: str, start: int) -> int:
     end = 0
     for cut in _CUT.finditer(text, start):
         word = max(text.rfind(" ", 0, cut.start()), text.rfind("\n", 0, cut.start())) + 1
-        if cut[0] == "\n" or not _JOINS_NEXT.fullmatch(text, max(word, cut.start() - MAX_WORD_CHARS), cut.start()):
+        if cut[0] == "\n" or not _NO_CUT_AFTER.fullmatch(text, max(word, cut.start() - MAX_WORD_CHARS), cut.start()):
             end = cut.end()
     return end
 
