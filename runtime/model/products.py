@@ -30,7 +30,7 @@ from runtime.device.quantized import (
 )
 
 KERNEL_ROWS = 4  # Number of rows that a kernel processes at a time.
-# Minimum number of rows of a sequence that is multiplied separately, which avoids a copy.
+# A sequence with at least this number of rows is multiplied separately, which avoids a copy.
 MIN_SEPARATE_PRODUCT_ROWS = 64
 
 
@@ -282,9 +282,10 @@ class TransposedConv(nn.ConvTranspose1d):
         return convolve_by_taps(x, taps, self.bias.repeat(stride), 1).reshape(len(x), T, -1)
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight in the layout of the CPU products.
+        """Store the weight in the layout of the CPU's matrix products.
 
-        The weight becomes one matrix in `dtype`, or one contiguous matrix per tap.
+        The weight becomes one matrix if a product in `dtype` is available. Otherwise it becomes one contiguous matrix
+        per tap.
         """
         stride = self.stride[0]
         parts = self.kernel_size[0] // stride

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 # Maximum length of messages that are processed on the event loop. Longer ones may take tens of milliseconds and are
 # processed on a worker thread.
 _MAX_INLINE_CHARS = 256
-# Maximum number of reference recordings of one client that are queued or being decoded. Above it, no input is read.
+# A client may have this number of reference recordings queued or being decoded. Above it, no input is read.
 _MAX_READING = 4
 
 

@@ -64,7 +64,7 @@ def has_own_process(settings: Settings) -> bool:
 
 
 class EngineOpener:
-    """Engine that is opened on a separate thread."""
+    """Opener that loads the engine on a separate thread."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Limit on the fraction of time that a client or a task may use."""
+"""Limit on the fraction of a thread's time that a client or a task may use."""
 
 from __future__ import annotations
 

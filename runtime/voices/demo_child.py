@@ -19,7 +19,7 @@ from pathlib import Path
 
 from runtime.shared.system import confine
 
-# Number of bytes of address space that the process may use in addition to that of its imports.
+# Address space in bytes that the process may use in addition to that of its imports.
 MEMORY_BYTES = 512 * 2**20
 CPU_S = 5  # Seconds of CPU time that the process may use in addition to that of its imports.
 NOT_OF_THE_DEMO = "it is no voice of the official Qwen3-TTS demo"

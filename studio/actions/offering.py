@@ -1,6 +1,7 @@
-"""List of the actions (functions for programs), and helpers for their signatures.
+"""List of the actions, and helpers for their signatures.
 
-The first argument of each action is the client of the studio. The callers do not pass it.
+An action is a function that programs call through MCP or Gradio's API. Its first argument is a `StudioClient`, which
+the callers do not pass.
 """
 
 from __future__ import annotations

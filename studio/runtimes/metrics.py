@@ -1,4 +1,4 @@
-"""Conversion of the runtime's Prometheus metrics, and the studio's own metrics."""
+"""Prometheus metrics of the studio, and values for the page from the runtime's metrics."""
 
 from __future__ import annotations
 

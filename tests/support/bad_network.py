@@ -17,7 +17,7 @@ from math import inf
 
 SEGMENT = 1448  # Number of payload bytes of a TCP segment over Ethernet.
 RETRANSMISSION_S = 0.2  # Linux's minimum retransmission timeout, in addition to a round trip (RFC 6298).
-MAX_SEGMENTS_IN_FLIGHT = 64  # Maximum number of segments of one direction that wait in the simulated link.
+MAX_SEGMENTS_IN_FLIGHT = 64  # Maximum number of segments in the simulated link, per direction.
 
 
 @dataclass(frozen=True, slots=True)

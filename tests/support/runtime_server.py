@@ -26,7 +26,8 @@ from tests.support.timeouts import TEST_TIMEOUT_S, until
 START_S = 240.0
 IDLE_S = 30.0
 FRAMES = "voicewright_frames_total "
-# Number of frames that may still be generated after a disconnect, which passes through two threads and a socket.
+# Number of frames that may still be generated after a disconnect, because its report passes through two threads and a
+# socket.
 FREED_FRAMES = 16
 
 

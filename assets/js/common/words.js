@@ -5,14 +5,14 @@
  * @typedef {{name: string, language: string|null, character: string, sample: string|null, accent: string|null}} KnownSpeaker
  *
  * @typedef {Object} Presets           studio/bundle/presets.json in one language
- * @property {Object<string, string>} texts     first texts by language, and `auto`
+ * @property {Object<string, string>} texts     initial texts of the page by language; the key `auto` is the default
  * @property {Object<string, string>} readings  texts to read aloud for cloning, by language
  * @property {import('../design/presets.js').Design[]} designs
  * @property {Suggestion[]} instructs
  * @property {Suggestion[]} scripts
  * @property {{name: string, text: Object<string, string>, cast: boolean}[]} starters  example texts by language
  * @property {KnownSpeaker[]} speakers
- * @property {{styles: string, qualifiers: string, wide: string}} style_words  words of style tags (text.js)
+ * @property {{styles: string, qualifiers: string, wide: string}} style_words  regular expressions for the words of style tags (text.js)
  * @property {Object<string, string>} languages  names of the page's languages by code
  */
 

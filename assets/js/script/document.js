@@ -40,7 +40,7 @@ import { Emitter } from '../common/elements.js';
 export const MAX_LINES = 10_000; // Maximum number of lines of a script, as in the studio.
 // Properties of a line that people edit.
 const WRITTEN = /** @type {const} */ (['id', 'name', 'text', 'voice', 'instruct', 'locked', 'gap', 'starts', 'chapter']);
-const MAX_CHAPTER_CHARS = 60; // Maximum number of characters of a chapter title that is taken from the text.
+const MAX_CHAPTER_CHARS = 60; // Maximum length in characters of a chapter title from the text.
 export const DEFAULT_GAP_S = 0.4; // Default pause between two lines.
 
 /** Return a new random id. */

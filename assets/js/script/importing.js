@@ -222,8 +222,8 @@ function preview(text) {
  */
 
 const MAX_PREVIEW_LINES = 12;
-const MAX_PREVIEW_CHARS = 160; // Maximum number of characters that are shown of a line.
-const MAX_EXAMPLE_CHARS = 30; // Maximum number of characters that are shown of an omission.
+const MAX_PREVIEW_CHARS = 160; // Maximum length in characters of a line's preview.
+const MAX_EXAMPLE_CHARS = 30; // Maximum length in characters of the example of an omission.
 
 /** Dialog with the options and a preview of an imported text. */
 export class ImportSheet {

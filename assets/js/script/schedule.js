@@ -10,7 +10,7 @@ import { expectedSeconds, untagged } from '../common/text.js';
 import { BIN, Peaks } from '../player/waveform.js';
 
 export const LEVEL_SAMPLES = SAMPLE_RATE / 20; // Number of samples per character.
-const MAX_LEVEL = 35; // Maximum level: the digit z in base 36.
+const MAX_LEVEL = 35; // An audio level is stored as one base-36 digit, so the maximum is 35 (z).
 
 /**
  * Return the levels of a take's audio as text, with 20 characters per second.

@@ -162,8 +162,8 @@ def _decode_attention(
         load_mask = (offsets < first)[:, :, None] & inside[None, :, :]
         k = tl.load(keys + block, mask=load_mask)
         v = tl.load(values + block, mask=load_mask)
-        # `tl.where` masks the values instead of the argument `other` of `tl.load`, with which the compiler would wait
-        # for k before it loads v.
+        # Keys and values are masked with `tl.where`. With `other=0.0` in `tl.load`, the compiler would wait for the
+        # keys before it loads the values.
         k, v = tl.where(load_mask, k, 0.0), tl.where(load_mask, v, 0.0)
 
     q = qk_norm_rope(q, q_partner, q_weight, q_partner_weight, q_cos, q_sin, eps, D, WIDTH)

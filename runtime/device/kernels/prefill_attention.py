@@ -1,8 +1,8 @@
 """Attention kernels for prefill chunks, which may have positions of several slots.
 
 The first launch computes norms, RoPE and the cache write, and the second launch computes flash attention. A new
-position attends to itself and to all earlier positions of its slot. The reference implementation is
-runtime/model/layers.py with the attention of a device.
+position attends to itself and to all earlier positions of its slot. The reference implementation is the decoder layer
+in runtime/model/layers.py, called with a device's attention function (`SlotAttentionFunction`).
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ SPOKEN_RATIO = 1.5
 SPOKEN_GRACE_FRAMES = 12  # Silence before the first word, in frames (1 s).
 
 
-# Maximum number of consecutive frames that may repeat earlier frames, for each loop length, and that may be silent. The
-# first pass of a loop is not counted, because it repeats nothing.
+# Maximum run of frames for each condition: repetition with each loop length, then silence. The first pass of a loop is
+# not counted, because it repeats nothing.
 MAX_RUN_FRAMES = np.append(REPEATED_FRAMES - LOOP_FRAMES, SILENT_FRAMES)
 
 

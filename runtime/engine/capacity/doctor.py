@@ -52,7 +52,7 @@ class CheckpointFiles:
 
 @dataclass(frozen=True, slots=True)
 class AdapterSummary:
-    """Adapter that is merged into the weights of its base checkpoint."""
+    """Summary of an adapter, which is merged into the weights of its base checkpoint."""
 
     folder: str
     base: str  # Folder of the base checkpoint.

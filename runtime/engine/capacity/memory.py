@@ -31,9 +31,9 @@ FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF1
 GIB = 2**30
 CPU_SLOTS = 8
 MAX_SLOTS = 64  # Default maximum number of slots. A larger number would not reduce the time to first audio.
-# Memory in bytes of a runtime process on a CPU without the weights: torch, and the results of one frame.
+# Memory in bytes that a runtime process on a CPU needs in addition to the weights: torch and one frame's activations.
 PROCESS_BYTES = 2**30
-# Memory in bytes of a process on a GPU without its tensors: CUDA context, kernels and modules.
+# GPU memory in bytes that a process needs in addition to its tensors, for the CUDA context, kernels and modules.
 CONTEXT_BYTES = 900 * 2**20
 # GPU memory in bytes that is reserved for graphs, prompts, voices, and the largest Code2Wav call.
 RESERVE_BYTES = 2 * 2**30

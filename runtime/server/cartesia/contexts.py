@@ -33,14 +33,14 @@ class Context:
     words: WordTimes | None  # Times of the words, or None if the client did not request them.
     read: ReadText  # Filter that removes tags from the text before it is passed to `words`.
     text: StreamedText
-    last_input_at: float  # Time at which the context was opened or at which the last chunk of audio was queued.
+    last_input_at: float  # Time at which the context was opened or the last audio chunk was queued.
     # Open segments. The first segment is being spoken, and the last segment receives text.
     segments: deque[Segment] = field(default_factory=deque)
     is_complete: bool = False  # True if all text of the context has arrived.
     # Time since which all audio of the received text has been sent, or None while received text is still being spoken.
     short_since: float | None = None
     notes: list[str] = field(default_factory=list)  # Notes about ignored fields and speech problems.
-    pending_samples: int = 0  # Number of samples that are still in the resampler and will be in the next message.
+    pending_samples: int = 0  # Number of samples in the resampler. They will be in the next message.
 
     @property
     def head(self) -> Segment:

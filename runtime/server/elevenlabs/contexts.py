@@ -28,7 +28,7 @@ class Context(Utterance[SynthesisOptions]):
     read: ReadText  # Filter that removes inline tags from the text before it is passed to `words`.
     keeps_pieces: bool = True
     words: WordTimes = field(default_factory=WordTimes)
-    pending_samples: int = 0  # Number of samples that are still in the encoder and will be in the next message.
+    pending_samples: int = 0  # Number of samples in the encoder. They will be in the next message.
     # Time at which a listener without network delay will have played all audio, or None before the first audio.
     plays_until: float | None = None
     _last: str = " "  # Last character of the received text.

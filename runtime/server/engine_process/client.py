@@ -89,7 +89,7 @@ class EngineClient:
         self._listener = threading.Thread(target=listen, name="engine-client", daemon=True)
         # Event loop that reads the pipe, or None if a thread reads it.
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Number of samples by ticket that were sent to clients and are not yet reported to the engine process.
+        # Number of samples that were sent to a client and not yet reported to the engine process, by ticket.
         self._sent_samples: dict[int, int] = {}
 
     @classmethod

@@ -23,7 +23,7 @@ VOICE_ALIASES = (
 )
 
 
-MAX_NAMED = 40  # Maximum number of voice names that an error message lists.
+MAX_NAMED = 40  # Maximum number of voice names in an error message.
 
 
 def is_speaker(name: str, speakers: Iterable[str]) -> bool:

@@ -142,7 +142,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     async def receive(self) -> ASGIReceiveEvent:
         """Wait for the next message and return it.
 
-        The message's processing time is counted for the client here, because one read may contain hundreds of messages.
+        The estimated processing time is charged to the client per message, and not per socket read, because one read
+        may contain hundreds of messages.
         """
         if self._pause_s:
             await self._share.sleep_throttled(self._pause_s)
