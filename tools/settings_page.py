@@ -50,7 +50,7 @@ _PARTS: tuple[tuple[str, str, type[Any]], ...] = (
     (
         "The server",
         "The studio's port has the same timeouts, limits, host names and buffers. "
-        "[Keys, origins and caps](api.md#keys-origins-and-caps) explains them.",
+        "[Keys, origins and limits](api.md#keys-origins-and-limits) explains them.",
         ServerSettings,
     ),
     ("A cluster", "For `voicewright cluster` and Ray's deployments ([scaling](scaling.md)).", ClusterSettings),
