@@ -140,8 +140,9 @@ def test_waiting_or_failed_download_causes_no_layout_shift(open_studio: OpenStud
     downloads = f"{own.url}/studio/host/downloads"
     assert page.request.post(downloads, data={"models": [CUSTOM]}).ok
     assert page.request.post(f"{downloads}/pause").ok
-    # The response about downloads arrives after the other responses, as on a slow network.
-    page.route("**/host/downloads", lambda route: (page.wait_for_timeout(400), route.continue_()))
+    # These responses arrive after the page has been painted, as on a slow network.
+    late = re.compile(r"/host/downloads$|/v1/models$")
+    page.route(late, lambda route: (page.wait_for_timeout(400), route.continue_()))
     for width, height in WINDOWS:
         page.set_viewport_size({"width": width, "height": height})
         for _ in range(2):
