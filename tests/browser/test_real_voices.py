@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import APIResponse, Page, Route, expect
 
 from tests.browser.conftest import INSECURE_HOST, OpenStudio
 from tests.browser.steps import recall_a_take
@@ -16,6 +16,7 @@ from tests.browser.test_frame import MAX_SHIFT, SHIFTS, WINDOWS
 from tests.conftest import FolderOf
 from tests.support.app import App, running_app
 from tests.support.hub import Hub, serving
+from tests.support.timeouts import until
 
 pytestmark = pytest.mark.browser
 
@@ -162,6 +163,33 @@ def test_waiting_or_failed_download_causes_no_layout_shift(open_studio: OpenStud
             page.click("#vw-banner-turn")
             page.wait_for_function("kinds.includes('fetching') && kinds.at(-1) === 'failed'")
         stands(page, "The real voices could not be installed.")
+
+
+def test_late_response_does_not_replace_a_newer_state(open_studio: OpenStudio, own: App, hub: Hub) -> None:
+    hub.rate, hub.hold_at = 200_000, 600_000
+    page = open_studio(url=own.url)
+    downloads = f"{own.url}/studio/host/downloads"
+    assert page.request.post(downloads, data={"models": [CUSTOM]}).ok
+    assert page.request.post(f"{downloads}/pause").ok
+    late: list[tuple[Route, APIResponse]] = []
+
+    def delay_first(route: Route) -> None:
+        response = route.fetch()
+        if late:
+            route.fulfill(response=response)
+        else:
+            late.append((route, response))
+
+    page.route("**/host/downloads", delay_first)
+    page.reload(wait_until="domcontentloaded")
+    until(lambda: page.wait_for_timeout(10) or late)
+    with page.expect_response(downloads):
+        page.click("#vw-banner-turn")
+    expect(page.locator("#vw-banner")).to_contain_text("Downloading the real voices")
+    route, response = late[0]
+    with page.expect_request(downloads):  # The page continues to poll.
+        route.fulfill(response=response)
+    expect(page.locator("#vw-banner")).to_contain_text("Downloading the real voices")
 
 
 def test_host_can_download_a_full_model_while_the_embedded_voice_speaks(

@@ -36,6 +36,7 @@ export class RealVoices {
     this.small = small;
     this.isHost = may;
     this.key = '';
+    this.statusRequests = 0;
     /**
      * True if the small embedded checkpoint generates the speech of the current room.
      *
@@ -104,9 +105,11 @@ export class RealVoices {
   /** Load the state of the download, and repeat this while the state may change. */
   async loadStatus() {
     clearTimeout(this.timer);
+    const count = ++this.statusRequests;
     let moves = UNDER_WAY.has(this.download.state) || this.sheet.isOpen;
     try {
       const status = await this.send(this.sheet.isOpen ? '?plan=1' : '');
+      if (count < this.statusRequests) return; // A later request returns a newer state.
       this.update(status.download);
       if (status.plan) this.sheet.show(status.plan);
       moves = ['fetching', 'changing'].includes(status.download.state) || Boolean(status.plan?.asking);
@@ -117,8 +120,7 @@ export class RealVoices {
         this.paint();
       }
     }
-    clearTimeout(this.timer);
-    if (moves) this.timer = setTimeout(() => this.loadStatus(), ASK_MS);
+    if (moves && count === this.statusRequests) this.timer = setTimeout(() => this.loadStatus(), ASK_MS);
   }
 
   /**
