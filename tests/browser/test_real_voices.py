@@ -44,8 +44,8 @@ def own(chromium: str, hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> It
 def no_download(own: App, hub: Hub) -> Iterator[None]:
     """Reset the fake Hub and delete the download after the test, also if the test fails."""
     yield
-    hub.status = hub.rate = hub.hold_at = None
     httpx.delete(f"{own.url}/studio/host/downloads", trust_env=False)  # It is an error if there is no download.
+    hub.status = hub.rate = hub.hold_at = None
 
 
 def sound(page: Page) -> None:
@@ -166,7 +166,7 @@ def test_waiting_or_failed_download_causes_no_layout_shift(open_studio: OpenStud
 
 
 def test_late_response_does_not_replace_a_newer_state(open_studio: OpenStudio, own: App, hub: Hub) -> None:
-    hub.rate, hub.hold_at = 200_000, 600_000
+    hub.hold_at = hub.sent
     page = open_studio(url=own.url)
     downloads = f"{own.url}/studio/host/downloads"
     assert page.request.post(downloads, data={"models": [CUSTOM]}).ok
@@ -236,7 +236,7 @@ def test_host_can_download_a_full_model_while_the_embedded_voice_speaks(
     page.keyboard.press("Space")
     expect(page.locator("#vw-real-begin")).to_have_text("Download and switch")
     weights.select_option("int8")
-    hub.rate, hub.hold_at = 200_000, 600_000
+    hub.rate, hub.hold_at = 200_000, hub.sent + 600_000
     page.click("#vw-real-begin")
     expect(sheet).to_be_hidden()
     expect(banner).to_contain_text("Downloading the real voices")
