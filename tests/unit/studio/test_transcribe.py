@@ -161,7 +161,7 @@ async def test_host_downloads_whisper_and_resumes_after_a_stop(tmp_path: Path, m
 
 
 def test_invalid_recording_is_refused_before_loading_the_recogniser() -> None:
-    choice = Choice.of("tests.support.sphinx:broken")
+    choice = Choice.of("tests.support.sphinx:break_sphinx")
     assert code(asked(choice, b"no sound")[0])[:2] == (400, "invalid_ref_audio")
     assert code(asked(choice, wav(voice(0.3, 1)))[0])[:2] == (400, "ref_too_short")
     assert code(asked(choice, wav(voice(3, 1)), limits=Limits(max_reference_s=2))[0])[:2] == (400, "ref_too_long")
@@ -171,7 +171,7 @@ def test_invalid_recording_is_refused_before_loading_the_recogniser() -> None:
 
 @pytest.mark.logs_errors
 def test_recogniser_error_is_reported_without_its_cause(caplog: pytest.LogCaptureFixture) -> None:
-    (heard,) = asked(Choice.of("tests.support.sphinx:broken"), wav(voice(2, 1)))
+    (heard,) = asked(Choice.of("tests.support.sphinx:break_sphinx"), wav(voice(2, 1)))
     status, name, sentence = code(heard)
     assert (status, name) == (500, "transcription_failed")
     assert "no model" not in sentence
