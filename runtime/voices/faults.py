@@ -56,7 +56,8 @@ def level_decay_db(samples: NDArray[np.float32]) -> float | None:
     measured = loud - quiet > MIN_RANGE_DB
     if measured.sum() < MIN_MEASURED_BANDS:
         return None
-    return float(np.median(np.nanquantile(falls[:, measured], 0.95, axis=0)))
+    falls = falls[:, measured & ~np.isnan(falls).all(axis=0)]
+    return float(np.median(np.nanquantile(falls, 0.95, axis=0))) if falls.size else None
 
 
 def _has_level_limit(samples: NDArray[np.float32]) -> bool:
