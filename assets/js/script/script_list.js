@@ -144,10 +144,11 @@ export class ScriptList extends EventTarget {
     try {
       const headers = { 'content-type': 'application/json' };
       const response = await this.api.request(`studio/scripts/${script.id}`, { method: 'PUT', headers, body: sent });
-      const { updated_at } = await response.json();
-      script.updatedAt = updated_at;
+      // The server may have changed texts, for example removed a space at the end of the name.
+      const stored = await response.json();
+      script.updatedAt = stored.updated_at;
       if (script !== this.script) return;
-      this.base = sent;
+      this.base = JSON.stringify(stored);
       if (this.state === 'saving') this.enter('saved');
       this.remember(script);
     } catch (thrown) {
@@ -155,7 +156,8 @@ export class ScriptList extends EventTarget {
       if (script !== this.script) return;
       this.error = error;
       // This is awaited, because `flush` must not end before the script is stored.
-      if (error.status === 409 && (await this.followSpeech(script).catch(() => false))) await this.put(script);
+      const other = error.status === 409 && (await this.stored(script.id).catch(() => null));
+      if (other && this.followSpeech(other)) await this.put(script);
       else this.enter(error.status === 409 ? 'conflict' : 'unkept');
     } finally {
       this.runningPuts -= 1;
@@ -189,11 +191,10 @@ export class ScriptList extends EventTarget {
    *
    * The result is false if the other tab has also changed the text.
    *
-   * @param {Script} script
-   * @returns {Promise<boolean>} false if there is a real conflict
+   * @param {Script} other version of the other tab
+   * @returns {boolean} false if there is a real conflict
    */
-  async followSpeech(script) {
-    const other = await this.stored(script.id);
+  followSpeech(other) {
     const isSpeech = other.isWrittenAs(new Script(JSON.parse(this.base)));
     if (isSpeech) this.adopt(other);
     return isSpeech;
@@ -203,8 +204,10 @@ export class ScriptList extends EventTarget {
   async checkOther() {
     const { script } = this;
     if (!script || this.state !== 'saved') return;
-    const isSame = await this.followSpeech(script).catch(() => true);
-    if (!isSame && script === this.script && this.state === 'saved') this.enter('conflict');
+    const other = await this.stored(script.id).catch(() => null);
+    // While the version was loaded, this tab may have saved a later one.
+    if (!other || other.updatedAt <= script.updatedAt || script !== this.script || this.state !== 'saved') return;
+    if (!this.followSpeech(other)) this.enter('conflict');
   }
 
   /** Use the takes and the version number of another tab, but keep this tab's text. @param {Script} other */
