@@ -325,3 +325,18 @@ def test_line_has_no_audio_if_its_takes_were_deleted_elsewhere(spoken: Page) -> 
     assert spoken.request.delete(f"{origin(spoken)}/studio/voices/{peter['id']}?now=1&takes=1").ok
     spoken.evaluate("dispatchEvent(new Event('focus'))")
     expect(line(spoken, 1)).to_have_attribute("data-state", "unmade")
+
+
+def test_line_of_a_deleted_voice_is_made_again_after_its_take_is_restored(spoken: Page) -> None:
+    await_saved(spoken)
+    delete(spoken, "Peter")
+    script = spoken.request.get(f"{origin(spoken)}/studio/scripts").json()["scripts"][0]["id"]
+    (take,) = spoken.request.get(f"{origin(spoken)}/studio/scripts/{script}").json()["lines"][0]["takes"]
+    path = f"{origin(spoken)}/studio/takes/{take['take']}"
+    assert spoken.request.delete(path).ok
+    enter(spoken, "script")
+    spoken.evaluate("dispatchEvent(new Event('focus'))")
+    expect(line(spoken, 1)).to_have_attribute("data-state", "unmade")
+    assert spoken.request.post(f"{path}/restore").ok
+    reload(spoken)
+    expect(line(spoken, 1)).to_have_attribute("data-state", "made")

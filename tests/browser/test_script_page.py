@@ -74,6 +74,17 @@ def test_two_tabs_with_the_same_script_notify_each_other(script: Page, open_stud
     assert texts(second)[2] == "[pause 300ms] Go on."
 
 
+def test_name_with_a_space_at_the_end_causes_no_conflict_when_the_user_returns(script: Page, app: App) -> None:
+    """The studio stores the name without the space."""
+    script.fill("#vw-script-name", "My story ")
+    await_saved(script)
+    with script.expect_response(lambda response: "/studio/scripts/" in response.url):
+        script.evaluate("dispatchEvent(new Event('focus'))")
+    text_of(script, 2).fill("After the return.")
+    await_saved(script)
+    assert stored_script(script, app)["lines"][1]["text"] == "After the return."
+
+
 def test_text_edits_and_takes_of_two_tabs_are_merged(script: Page, app: App) -> None:
     await_saved(script)
     second = script.context.new_page()
@@ -230,6 +241,14 @@ def test_voice_can_be_assigned_to_every_line_of_a_role(script: Page) -> None:
     chip = line(script, 4).locator(".vw-line-voice")
     expect(chip).to_have_accessible_name("Voice of line 4: Nora")
     expect(chip).to_be_focused()
+
+
+def test_undo_of_a_typed_speaker_keeps_text_that_was_typed_later(script: Page) -> None:
+    text_of(script, 1).fill("")
+    text_of(script, 1).press_sequentially("HTTP: is a protocol.")
+    expect(text_of(script, 1)).to_have_value("is a protocol.")
+    script.locator(".vw-toast").get_by_role("button", name="Undo").click()
+    expect(text_of(script, 1)).to_have_value("HTTP: is a protocol.")
 
 
 def test_speaker_name_typed_before_a_line_chooses_its_speaker(script: Page) -> None:

@@ -222,7 +222,7 @@ export class TakeSpace {
   async refresh() {
     try {
       this.space = await this.studio.history.space();
-      ({ scripts: this.deleted } = await this.studio.api.get('studio/scripts?deleted=1'));
+      this.deleted = (await this.studio.api.get('studio/scripts?deleted=1').catch(() => ({ scripts: [] }))).scripts;
     } catch {
       this.space = null; // The list of takes shows the same error, so it is ignored here.
     }

@@ -42,10 +42,12 @@ export class LineView {
   listen() {
     const { line, list, parts } = this;
     const change = (/** @type {Partial<Line>} */ values) => list.script.change(line.id, values);
-    parts.text.oninput = () => {
+    parts.text.oninput = (event) => {
       change({ text: parts.text.value });
-      list.onTyped(this);
+      const { inputType, isComposing } = /** @type {InputEvent} */ (event);
+      if (!isComposing && !inputType?.startsWith('delete')) list.onTyped(this);
     };
+    parts.text.addEventListener('compositionend', () => list.onTyped(this));
     parts.text.onscroll = () => (parts.paper.scrollTop = parts.text.scrollTop);
     parts.text.onkeydown = (event) => list.onTextKey(event, this);
     parts.text.onpaste = (event) => list.onPaste(event, this);

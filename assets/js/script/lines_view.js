@@ -337,18 +337,19 @@ export class LinesView {
     const head = text.value.slice(0, at);
     const [parsed] = /[:#]\s$|：$/u.test(head) ? this.room.read(`${head}…`, script.lines).lines : [];
     if (parsed?.text !== '…') return;
-    const before = { ...line, chapter: line.chapter };
+    const { name: oldName, voice: oldVoice, instruct, chapter } = line;
     const rest = text.value.slice(at);
     const spoken = newLine(parsed);
     if (parsed.name) voiceAssignment.assign([spoken], script.lines);
     const isNew = spoken.name && !script.lines.some(({ name }) => name === spoken.name);
     const { name, voice } = parsed.name ? spoken : line;
-    script.change(line.id, { name, voice, instruct: parsed.instruct || line.instruct, text: rest, ...(parsed.chapter && { chapter: chapterTitle(rest) }) });
+    script.change(line.id, { name, voice, instruct: parsed.instruct || instruct, text: rest, ...(parsed.chapter && { chapter: chapterTitle(rest) }) });
     text.value = rest;
     text.setSelectionRange(0, 0);
     const sentence = studio.t('script.line.voice', { n: script.indexOf(line.id) + 1, name: [spoken.name, voiceAssignment.nameOf(voice)].filter(Boolean).join(', ') });
     // The page forgets earlier actions after this input event.
-    setTimeout(() => studio.undo.offer(() => script.change(line.id, before), isNew ? sentence : ''));
+    const undo = () => script.change(line.id, { name: oldName, voice: oldVoice, instruct, chapter, text: head + line.text });
+    setTimeout(() => studio.undo.offer(undo, isNew ? sentence : ''));
     this.room.announce(sentence);
   }
 
@@ -366,7 +367,10 @@ export class LinesView {
   /** Let another speaker of the script speak a line. @param {Line} line @param {Line} speaker line of this speaker */
   assignSpeaker({ id, name, voice }, speaker) {
     this.script.change(id, { name: speaker.name, voice: speaker.voice && { ...speaker.voice } });
-    this.studio.undo.offer(() => this.script.change(id, { name, voice }));
+    this.studio.undo.offer(() => {
+      this.script.change(id, { name, voice });
+      this.room.recordTakes();
+    });
     this.show();
   }
 

@@ -69,6 +69,8 @@ export class Maker extends EventTarget {
     this.takes = new Map();
     /** Takes that the studio stores by key. @type {Map<string, import('./document.js').StoredPart>} */
     this.storedTakes = new Map();
+    /** Stored takes that are used again if they are restored. @type {Map<string, import('./document.js').StoredPart>} */
+    this.missingTakes = new Map();
     /** @type {Map<string, Error>} */
     this.errors = new Map();
     /**
@@ -84,28 +86,31 @@ export class Maker extends EventTarget {
   open(script) {
     this.cancel();
     this.script = script;
-    for (const known of [this.takes, this.storedTakes, this.errors]) known.clear();
+    for (const known of [this.takes, this.storedTakes, this.missingTakes, this.errors]) known.clear();
     this.readTakes();
     this.forgetDeleted();
   }
 
   /**
-   * Forget the takes of deleted voices that the studio no longer has.
+   * Do not use takes of deleted voices that the studio does not find.
    *
-   * The studio deletes all takes of a voice together, so the search ends at the first take that exists.
+   * The studio deletes all takes of a voice together, so the search ends at the first take that exists. The lines keep
+   * the ids of the takes, because the user may restore takes from the bin.
    */
   async forgetDeleted() {
-    const { script, takes, storedTakes, studio } = this;
+    const { script, takes, storedTakes, missingTakes, studio } = this;
+    for (const [key, part] of missingTakes) if (!storedTakes.has(key)) storedTakes.set(key, part);
+    missingTakes.clear();
     for (const one of script?.voices ?? []) {
       if (!this.voiceAssignment.isDeleted(one)) continue;
-      for (const [key, { take }] of storedTakes) {
+      for (const [key, part] of storedTakes) {
         if (!key.includes(JSON.stringify(one.voice))) continue;
-        const isThere = await studio.api.get(`studio/takes/${take}`).then(() => true, ({ status }) => status !== 404);
+        const isThere = await studio.api.get(`studio/takes/${part.take}`).then(() => true, ({ status }) => status !== 404);
         if (isThere || script !== this.script) break;
         takes.delete(key);
         storedTakes.delete(key);
+        missingTakes.set(key, part);
         this.changed();
-        this.dispatchEvent(new Event('kept'));
       }
     }
   }
@@ -259,7 +264,7 @@ export class Maker extends EventTarget {
 
   /** Return the stored takes of a line's segments, in order. @param {Line} line */
   partsOf(line) {
-    return this.segmentsOf(line).flatMap(({ key }) => (key && this.storedTakes.get(key)) || []);
+    return this.segmentsOf(line).flatMap(({ key }) => (key && (this.storedTakes.get(key) ?? this.missingTakes.get(key))) || []);
   }
 
   /** Return true if audio of a line is missing and its voice was deleted. @param {Line} line */
