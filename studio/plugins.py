@@ -1,4 +1,7 @@
-"""Shared code of speech recognition and alignment plug-ins, such as the child process."""
+"""Helpers for speech recognition and alignment plug-ins.
+
+They run a plug-in in a child process, convert language codes and check if a package is installed.
+"""
 
 from __future__ import annotations
 

@@ -22,8 +22,7 @@ TORCH_SIZE = {"cpu": "0.2 GB to download, 0.75 GB on disk", "cuda": "3 GB to dow
 def has_nvidia_card() -> bool:
     """Return True if this machine seems to have an NVIDIA GPU.
 
-    This is the case if an NVIDIA driver is loaded, which has the file /dev/nvidiactl, except under WSL. It is also the
-    case if the command nvidia-smi is available.
+    A loaded NVIDIA driver creates /dev/nvidiactl. WSL has no such file, so the command nvidia-smi is also accepted.
     """
     return Path("/dev/nvidiactl").exists() or shutil.which("nvidia-smi") is not None
 

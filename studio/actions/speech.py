@@ -1,4 +1,7 @@
-"""Actions that generate speech, design voices, and list or repeat stored recordings."""
+"""Actions that generate speech, design voices, and list or repeat stored recordings.
+
+An action is a feature of the page that programs call through Gradio's API or MCP.
+"""
 
 from __future__ import annotations
 

@@ -150,7 +150,8 @@ def test_stop_silences_immediately_and_frees_the_slot(app: App, open_studio: Ope
     )
     until(lambda: active_slots(app) == 0, FREED_S)
     page.wait_for_timeout(300)
-    # When the message arrives, the device's buffer may contain one render burst. A ramp of 5 ms follows.
+    # Audio continues briefly after Stop: the device first plays its buffered samples, and then the volume falls to
+    # zero within 5 ms.
     assert page.evaluate("tap.lastLoud") - clicked < 0.1
     assert reading(page, "reason") == "stopped"
     expect(page.locator("#vw-stop")).to_be_disabled()

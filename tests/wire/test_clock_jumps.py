@@ -39,7 +39,7 @@ def test_clock_jump_ends_no_session_ticket_or_rate_window(folder_of: FolderOf, m
     with running_server(folder_of("brief", "custom_voice"), server=settings, limits=Limits(session_s=120)) as server:
         whole = asyncio.run(take(ticket(server.http), server.socket))
         before = ticket(server.http)
-        # Every second call of the clock differs by six hours.
+        # At every call, the clock jumps forwards or backwards by 6 or 12 hours.
         monkeypatch.setattr(time, "time", lambda: date() + next(jumps))
         monkeypatch.setattr(time, "time_ns", lambda: date_ns() + int(next(jumps) * 1e9))
         assert abs(time.time() - time.time()) > HOURS_S - 60

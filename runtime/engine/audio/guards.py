@@ -31,8 +31,8 @@ SPOKEN_RATIO = 1.5
 SPOKEN_GRACE_FRAMES = 12  # Silence before the first word, in frames (1 s).
 
 
-# Maximum run of frames for each condition: repetition with each loop length, then silence. The first pass of a loop is
-# not counted, because it repeats nothing.
+# Maximum number of consecutive frames that meet a condition. The first eight values are for loops of 1 to 8 frames,
+# and the last value is for silence. The frames of a loop are counted from its second pass.
 MAX_RUN_FRAMES = np.append(REPEATED_FRAMES - LOOP_FRAMES, SILENT_FRAMES)
 
 

@@ -20,8 +20,8 @@ from runtime.request import Queued
 log = logging.getLogger(__name__)
 
 NEWEST_DURATION_WEIGHT = 0.2  # Weight of the newest duration in the running mean.
-FRONT_REQUESTS = 8  # Number of requests at the front of the queue that are notified of every change of their position.
-POSITION_INTERVAL_S = 0.25  # Interval in seconds between two notifications of all other requests.
+FRONT_REQUESTS = 8  # Maximum length of a queue in which every change of a position is reported immediately.
+POSITION_INTERVAL_S = 0.25  # Minimum time in seconds between two reports of changed positions in a longer queue.
 Command = Callable[[], None]
 
 

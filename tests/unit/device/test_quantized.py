@@ -41,7 +41,7 @@ PRODUCTS = [
     lambda weight: (WeightOnlyInt8(Int8.of(weight)), Int8.of(weight).weight()),
     lambda weight: (WeightOnlyInt4(Int4.of(weight)), Int4.of(weight).weight()),
 ]
-# Function from a weight to the quantized product and the dequantized weights.
+# Function that takes a weight, and returns its quantized `Product` and the dequantized weights.
 Made = Callable[[Tensor], tuple[Product, Tensor]]
 each_product = pytest.mark.parametrize("made", PRODUCTS, ids=["float16", "rounded rows", "int8", "int4"])
 

@@ -157,5 +157,5 @@ def test_detection_takes_little_time_per_frame() -> None:
 @pytest.mark.parametrize(
     "text", ["No!", "Hello.", "你好，今天的声音很清楚。", "3.14", "A sentence of a common length, read aloud. " * 5]
 )
-def test_text_counts_as_spoken_between_its_expected_length_and_frame_budget(text: str) -> None:
+def test_speech_estimate_is_above_the_expected_length_and_below_the_frame_budget(text: str) -> None:
     assert expected_frames(text) < estimate_speech_frames(text) < frame_budget(text)

@@ -60,7 +60,7 @@ def test_buffer_content_after_the_recording_does_not_change_its_encoding(checkpo
 
 
 @pytest.mark.parametrize("length", [6, 9, 12])
-def test_sequence_is_padded_at_its_actual_end(length: int) -> None:
+def test_sequence_in_a_longer_buffer_is_padded_after_its_last_step(length: int) -> None:
     x = torch.randn(2, 3, 12)
     own, count = x[..., :length], torch.tensor(length)
     for padded, mode in ((pad_reflect, "reflect"), (pad_replicate, "replicate")):

@@ -52,7 +52,7 @@ def test_rotary_embedding_pairs_the_two_halves_of_a_head() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("rows", [1, 3])
-def test_cpu_rms_norm_is_bitwise_equal_with_fewer_calls(dtype: torch.dtype, rows: int) -> None:
+def test_fused_rms_norm_on_a_cpu_is_bitwise_equal_to_the_reference(dtype: torch.dtype, rows: int) -> None:
     """Queries and keys are normalised together or separately, fused or with single operations."""
     generator = torch.Generator().manual_seed(2)
     config = DecoderConfig(hidden_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=16)

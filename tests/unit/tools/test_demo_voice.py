@@ -207,7 +207,7 @@ def test_export_lists_the_letters_seen_in_training(recipe: dict[str, ModuleType]
 
 
 @torch.no_grad()
-def test_exported_codec_loads_equal(recipe: dict[str, ModuleType], exported: Path) -> None:
+def test_exported_codec_is_close_to_the_original_codec(recipe: dict[str, ModuleType], exported: Path) -> None:
     before, after = (
         recipe["codec_model"].Codec.load(p, torch.device("cpu")) for p in (exported.parent / "codec.pt", exported)
     )

@@ -423,7 +423,7 @@ def test_cancel_ends_a_configured_context_without_text() -> None:
         assert driver.replies() == []
 
 
-def test_context_configurations_are_bounded() -> None:
+def test_number_of_configured_contexts_is_limited() -> None:
     driver = ready(Limits(max_contexts=2))
     for name in "abc":
         driver.configure(context_id=name)

@@ -97,7 +97,7 @@ def configured(**fields: Any) -> DialectDriver:
         ({"text_input_mode": "commitment", "language": "English"}, PLAIN),
     ],
 )
-def test_omni_dialect_filters_sentences(fields: dict[str, Any], spoken: str) -> None:
+def test_omni_dialect_applies_the_text_filter_to_each_sentence(fields: dict[str, Any], spoken: str) -> None:
     driver = configured(**fields)
     for piece in ("Some *", "*bold*", "* words", ". "):
         driver.send({"type": "input.text", "text": piece})
