@@ -195,7 +195,7 @@ def main() -> None:
     Results that are already recorded remain if a later measurement fails. Short measurements are not recorded.
     """
     parser = argparse.ArgumentParser(prog="make proof", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="a fiftieth of everything, and nothing is written")
+    parser.add_argument("--short", action="store_true", help="shorter measurements, and nothing is written")
     parser.add_argument("--only", nargs="*", metavar="ROW", help="E11, P1, Drain, …")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="proof-") as name:
