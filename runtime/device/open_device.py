@@ -88,10 +88,12 @@ def choose_code2wav_dtype(
 ) -> torch.dtype:
     """Return the torch dtype of Code2Wav's matrix products.
 
-    A name other than `auto` selects the dtype with this name. On a GPU, `auto` selects the device's dtype. On a CPU,
-    `auto` selects float32 if the talker has unquantized float32 weights, and otherwise the first supported dtype of
-    bfloat16, float16 and float32. Bfloat16 is not selected if the talker has float16 weights. Float16 is only used for
-    products of a few rows.
+    A name other than `auto` selects the dtype with this name. `auto` selects:
+
+    * on a GPU, the device's dtype
+    * on a CPU, float32 if the talker has unquantized float32 weights
+    * otherwise, the first supported dtype of bfloat16 (not if the talker has float16 weights), float16 and float32.
+      With float16, products of many rows are still computed in float32.
 
     Args:
         name: A valid dtype setting.

@@ -1,8 +1,8 @@
 """Interface of a Code2Wav network that stores the states of all open streams.
 
 ``TorchCode2Wav`` implements the interface with torch operations on any device. ``runtime/model/packed_code2wav.py``
-uses Triton kernels. A result contains the 16-bit samples of each row, followed by flags. A nonzero flag marks samples
-that are not finite.
+uses Triton kernels. A result contains the 16-bit samples of each row, followed by flags. A flag is nonzero if
+the network's output was not finite before it was rounded to 16 bits.
 """
 
 from __future__ import annotations

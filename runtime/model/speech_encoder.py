@@ -222,7 +222,7 @@ class GreedyQuantizer(nn.Module):
             EncoderQuantizerLayer(config.codebook_size, config.codebook_dim) for _ in range(groups)
         )
         self.input_proj: nn.Module = nn.Identity()
-        # Published files contain a weight for this layer, which only the decoder uses.
+        # The encoder does not use this layer. It exists because published files contain its weight.
         self.output_proj: nn.Module = nn.Identity()
         if width != config.hidden_size:
             self.input_proj = nn.Conv1d(config.hidden_size, width, 1, bias=False)

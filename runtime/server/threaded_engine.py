@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 
 Command = Callable[[int], None]  # Function that receives a request's ticket and calls a method of the engine with it.
 
-# Maximum fraction of a core, after a burst, for the validation of requests that are refused. Above it, refusals are
-# delayed, and with them the client's next request.
+# Maximum fraction of a core that the validation of refused requests may use, apart from a first burst of `_BURST_S`.
+# Above this fraction, refusals are sent later, so that clients send their next requests later.
 _MAX_REFUSED_SHARE = 0.1
 _BURST_S = 0.002
 _MAX_DELAY_S = 1.0

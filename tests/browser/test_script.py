@@ -196,7 +196,7 @@ def test_export_generates_missing_lines_and_joins_all_lines(script: Page, app: A
     assert name == "At the river.zip"
     with zipfile.ZipFile(io.BytesIO(data)) as files:
         sounds = [decoded(files.read(name)) for name in sorted(files.namelist())]
-    lines[2] = lines[2][round(0.3 * RATE) :]  # The exported file starts with the first word.
+    lines[2] = lines[2][round(0.3 * RATE) :]  # The export drops the 0.3 s of silence before the first word.
     assert [len(sound) for sound in sounds] == [len(line) for line in lines]
     assert all(np.array_equal(sound, each_sound) for sound, each_sound in zip(sounds, lines, strict=True))
 

@@ -28,8 +28,8 @@ from tests.support.signals import voice
 
 DATA = Path(__file__).parent / "data"
 
-# Minimum difference between the two highest logits. The standard deviation of logits is about 4, so this is a few
-# hundred times the rounding error.
+# Minimum difference between the two highest logits. It is a few hundred times the rounding error of logits, whose
+# standard deviation is about 4.
 CLEAR_GAP = 5e-4
 DECODED_FRAMES = {TINY.name: (1, 5, 40), ODD.name: (1, 5, 60)}  # The last length exceeds the transformer's window.
 

@@ -1,8 +1,8 @@
 """Engine that generates audio instantly without neural networks.
 
 Checkpoints, request validation, segmentation of streamed text, slots and refusals are the same as in the real engine.
-The first second of audio is available immediately. All further audio is available slightly faster than real time, so
-long texts stream.
+The first second of audio is available immediately. The rest is generated slightly faster than real time.
+Therefore the audio of a long text arrives as a stream.
 """
 
 from __future__ import annotations

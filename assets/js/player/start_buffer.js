@@ -28,8 +28,8 @@ const END_SHARE = 2 / 3; // Chunks after this fraction of a take count as its en
  * @returns {number} number of samples
  */
 export function neededStart(arrivals) {
-  // The loop runs backwards. `latest` is the latest start at which all later chunks arrive in time, relative to the
-  // audio before these chunks.
+  // The loop runs from the last chunk to the first. `latest` is the time before which playback must not start, because
+  // otherwise a later chunk would arrive after all audio before it was played.
   const received = [0];
   for (const { samples } of arrivals) received.push(received[received.length - 1] + samples);
   let latest = -Infinity;

@@ -1,7 +1,8 @@
 """Matrix product kernel for up to 512 rows and a large matrix.
 
-Each program computes BN outputs of BM rows. In the product weights [BN, BK] @ inputs [BK, BM], the weights are the
-larger operand of the tensor cores. Therefore a row gets the same instructions in the same order in any batch.
+Each program computes BN outputs of BM rows. The product is computed as weights [BN, BK] @ inputs [BK, BM]. The
+batch is the small dimension of the tensor core instructions, and its size does not change the order of the sums over K.
+Therefore the result of a row does not depend on the other rows of the batch.
 
 The same launch applies the residual or the gate. A preceding norm is a separate launch, which takes about a
 microsecond. Otherwise every program would have to repeat the norm. For up to eight rows,

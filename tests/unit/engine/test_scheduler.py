@@ -254,7 +254,7 @@ def test_client_with_the_emptiest_buffer_is_served_first() -> None:
     assert [chunk.size for chunk in chunks] == [16] * 6
 
 
-def test_chunks_of_equal_size_are_batched_up_to_the_mode_and_work_limits() -> None:
+def test_chunks_of_equal_size_are_batched_up_to_the_row_and_frame_limits() -> None:
     scheduler, table = speaking(6, made=8, work=8)
     table.last_chunk[:], table.emitted[:], table.buffer_empty_at[:] = 2, 4, 50.0
     table.batch[:] = 3

@@ -169,7 +169,7 @@ def test_any_chunking_gives_the_items_of_the_complete_text(parts: list[str], dat
     assert outcome(*in_pieces(text, data)) == outcome(text)
 
 
-def test_text_is_emitted_immediately_if_no_tag_can_follow() -> None:
+def test_text_that_cannot_be_part_of_a_tag_is_emitted_immediately() -> None:
     tags = InlineTags(LIMITS)
     assert tags.add("Hello [exc") == ["Hello "]
     assert tags.add("ited] you") == [Style("excited"), "you"]

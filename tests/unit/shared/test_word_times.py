@@ -34,7 +34,7 @@ def test_word_times_are_emitted_as_audio_passes_them() -> None:
     assert rest.end[-1] == round(13_920 / 24_000, 3)
 
 
-def test_characters_of_scripts_without_spaces_are_words() -> None:
+def test_each_character_is_a_word_in_writing_without_spaces() -> None:
     assert spoken(["你好，Bob。", "안녕 하세요"], [24_000]).words == ["你", "好，", "Bob。안녕", "하세요"]
 
 

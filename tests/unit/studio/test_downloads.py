@@ -152,7 +152,7 @@ async def test_failed_download_reports_its_reason_and_can_be_retried(hub: Hub, t
         hub.status = None
         await client.post(f"{PATH}/resume")
         assert (await until(client, is_in("done", "failed")))["problem"] is None
-        # A wrong name changes nothing else.
+        # If a checkpoint does not exist, the runtime keeps the checkpoints of the previous download.
         await client.post(PATH, json={"models": ["nobody/nothing"]})
         wrong = await until(client, is_in("failed"))
         assert wrong["problem"]["code"] == "checkpoint_missing"

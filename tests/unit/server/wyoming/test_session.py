@@ -89,7 +89,7 @@ def test_voice_is_selected_by_name_speaker_model_or_language(
 
 
 @pytest.mark.parametrize("name", ["grandmother", "v1"])
-def test_stored_voice_is_read_first(name: str) -> None:
+def test_request_is_submitted_after_its_stored_voice_has_been_read(name: str) -> None:
     driver = wyoming()
     driver.send(event("synthesize", text="Hi.", voice={"name": name}))
     assert not driver.submitted
