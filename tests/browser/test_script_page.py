@@ -78,8 +78,12 @@ def test_name_with_a_space_at_the_end_causes_no_conflict_when_the_user_returns(s
     """The studio stores the name without the space."""
     script.fill("#vw-script-name", "My story ")
     await_saved(script)
-    with script.expect_response(lambda response: "/studio/scripts/" in response.url):
+    requests: list[str] = []
+    script.on("request", lambda request: requests.append(request.url))
+    with script.expect_response(lambda response: response.url.endswith("/studio/scripts")):
         script.evaluate("dispatchEvent(new Event('focus'))")
+    script.wait_for_timeout(200)
+    assert not any("/studio/scripts/" in url for url in requests), "an unchanged script is not loaded"
     text_of(script, 2).fill("After the return.")
     await_saved(script)
     assert stored_script(script, app)["lines"][1]["text"] == "After the return."

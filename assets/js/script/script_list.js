@@ -40,7 +40,7 @@ export class ScriptList extends EventTarget {
   constructor(api) {
     super();
     this.api = api;
-    /** Stored scripts, newest first. @type {{id: string, name: string, begins?: string}[]} */
+    /** Stored scripts, newest first. @type {{id: string, name: string, begins?: string, updated_at?: number}[]} */
     this.list = [];
     /** @type {Script|null} */
     this.script = null;
@@ -204,6 +204,9 @@ export class ScriptList extends EventTarget {
   async checkOther() {
     const { script } = this;
     if (!script || this.state !== 'saved') return;
+    await this.refresh().catch(() => {});
+    const listed = this.list.find(({ id }) => id === script.id);
+    if ((listed?.updated_at ?? 0) <= script.updatedAt) return; // A script is loaded only if its version is newer.
     const other = await this.stored(script.id).catch(() => null);
     // While the version was loaded, this tab may have saved a later one.
     if (!other || other.updatedAt <= script.updatedAt || script !== this.script || this.state !== 'saved') return;
