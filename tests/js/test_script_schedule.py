@@ -172,6 +172,41 @@ def test_time_left_of_an_export_is_estimated_from_the_audio_of_unfinished_lines(
     assert second == pytest.approx([9, 0.25], rel=0.01)  # A quarter is received after 3 s.
 
 
+def test_message_about_an_unavailable_studio_stays_until_more_audio_arrives(node: Node) -> None:
+    body = """async () => {
+      const { collectClips } = await import('/js/script/export.js');
+      const { Maker } = await import('/js/script/making.js');
+      const wait = globalThis.setTimeout;
+      globalThis.setTimeout = (then) => wait(then, 0);
+      const maker = new Maker({ t: (key) => key, api: {} }, { uniqueNameOf: () => '' });
+      const text = 'A long line, whose audio takes a few seconds.';
+      maker.script = { lines: [{ id: 'a', text }], indexOf: () => 0, gapAfter: () => 0 };
+      maker.segmentsOf = ({ text }) => [{ text, key: text }];
+      const progress = [];
+      let isLost = true;
+      let finish;
+      maker.make = () => {
+        if (!isLost) return new Promise((resolve) => (finish = () => resolve([])));
+        isLost = false;
+        maker.storedTakes.set(text, { samples: 24000 });
+        maker.changed();
+        throw new TypeError('network error');
+      };
+      const onProgress = (made, of, left, share) => progress.push(share > 0 ? 'more' : 'none');
+      const collected = collectClips(maker, onProgress, false, () => progress.push('away'));
+      await new Promise((resolve) => wait(resolve, 50));
+      for (const samples of [24000, 0, 12000]) {
+        maker.storedTakes.set(text, { samples });
+        maker.changed();
+        progress.push(samples);
+      }
+      finish();
+      await collected;
+      return progress;
+    }"""
+    assert node.evaluate(body) == ["none", "more", "away", 24000, 0, "more", 12000, "more"]
+
+
 def test_export_makes_four_lines_at_a_time_and_keeps_their_order(node: Node) -> None:
     body = """async () => {
       const { collectClips } = await import('/js/script/export.js');

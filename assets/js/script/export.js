@@ -113,14 +113,24 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
   /** @type {ReturnType<typeof maker.make>[]} */
   const begun = [];
   let made = 0;
-  const report = () => onProgress(made, lines.length, timeLeft.seconds, timeLeft.share);
+  let awayShare = -1; // Share when the studio became unavailable. The message about that stays until more audio arrives.
+  const report = () => {
+    awayShare = Math.min(awayShare, timeLeft.share); // A repeated line starts again without audio.
+    if (timeLeft.share <= awayShare) return;
+    awayShare = -1;
+    onProgress(made, lines.length, timeLeft.seconds, timeLeft.share);
+  };
+  const wait = () => {
+    awayShare = timeLeft.share;
+    onAway();
+  };
   maker.addEventListener('change', report);
   try {
     for (const [at, line] of lines.entries()) {
       made = at;
       report();
       for (const next of lines.slice(begun.length, made + MAX_LINES_IN_FLIGHT)) {
-        const making = retry(() => maker.make(next), onAway);
+        const making = retry(() => maker.make(next), wait);
         making.catch(() => {}); // The loop below reports errors in the order of the lines.
         begun.push(making);
       }
