@@ -74,7 +74,7 @@ LOW = "A man with a low voice, speaking slowly."
 BUT_SHORT = "A man with a low voice…"
 CAPTION = """async (take) => {
   const { captionOf } = await import('/js/design/names.js');
-  return captionOf(take, (description) => (description === 'A preset.' ? 'Narrator' : ''));
+  return captionOf(take, [{ name: 'Narrator', text: 'A preset.' }]);
 }"""
 
 

@@ -143,7 +143,7 @@ export class ErrorMessages {
    * Show a message at an element, or at the form field with this name.
    *
    * If there is no such field, the message is shown at the Speak button. For a room that is not shown, it is shown as a
-   * toast.
+   * toast. An error about the connection is cleared when the runtime is available again.
    *
    * @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id of a room, by default the current one
    * @returns {HTMLElement|null} the element with the message, or null for a toast or no message
@@ -152,10 +152,11 @@ export class ErrorMessages {
     const sentence = typeof error === 'string' ? error : error.message;
     const holder = place instanceof HTMLElement ? place : this.errorElement(place, room);
     if (!holder) {
-      if (sentence) this.studio.toast(sentence);
+      if (sentence) this.studio.toasts.show(sentence);
       return null;
     }
     holder.textContent = sentence;
+    if (Object(error).unreachable) this.shownWhileAway.set(holder, { sentence, then: '' });
     if (sentence && holder !== place) holder.closest('details')?.setAttribute('open', '');
     return holder;
   }
@@ -286,7 +287,7 @@ export class Undo {
     this.back = undo;
     if (!sentence) return;
     this.dismiss?.();
-    this.dismiss = dismiss = studio.toast(sentence, { action: studio.t('shell.undo'), onAction: undo });
+    this.dismiss = dismiss = studio.toasts.show(sentence, { action: studio.t('shell.undo'), onAction: undo });
   }
 }
 

@@ -116,7 +116,7 @@ export class Studio {
     this.toasts = new Toasts(getElement(page, '#vw-toasts'));
     this.undo = new Undo(this);
     this.notes = new Notes(page, this);
-    this.stage = new Stage(page, this.t, (take) => this.captionOf(take));
+    this.stage = new Stage(page, this.t, (take) => captionOf(take, this.presets.designs));
     this.stage.takeActions.isShared = Boolean(me.features?.share);
     this.dock = new Dock(page, this);
     this.errorMessages = new ErrorMessages(page, this);
@@ -145,13 +145,13 @@ export class Studio {
     this.interruptedRequests = new InterruptedRequests(this);
     this.lastTake = new LastTake(this);
     this.importer = new Importer(page, this);
+    this.roomAddress = new RoomAddress(ROOMS.map(({ id }) => id), () => this.enter(this.addressedRoom));
+    this.realVoices = new RealVoices(page, this);
     /** @type {Room[]} */
     this.rooms = ROOMS.map((Room) => new Room(getElement(page, `#vw-room-${Room.id}`), this));
     /** @type {Drafts} */
     this.drafts = new Drafts([this, this.variation, this.catalogue, ...this.rooms]);
     this.drafts.recall();
-    this.roomAddress = new RoomAddress(this.rooms.map(({ id }) => id), () => this.enter(this.addressedRoom));
-    this.realVoices = new RealVoices(page, this);
     this.status = new Status(page, this.socket, this.t, this.realVoices);
     this.facts = new TextFacts(page, this);
     this.clicked = 0;
@@ -362,11 +362,6 @@ export class Studio {
     tab.title = served ? '' : unserved.textContent;
   }
 
-  /** Return the name of a checkpoint as the page shows it. @param {{id: string}} card */
-  modelName({ id }) {
-    return this.realVoices?.nameOf(id) ?? id;
-  }
-
   /**
    * Return the id, fingerprint, device and dtype of a model.
    *
@@ -423,13 +418,13 @@ export class Studio {
     this.clicked = performance.now();
     this.stop();
     this.errorMessages.clear();
-    this.stage.player.start().catch(() => this.showError('request', this.t('shell.no_output')));
+    this.stage.player.start().catch(() => this.errorMessages.showMessage('request', this.t('shell.no_output')));
     try {
       await current.speak({ clicked: this.clicked });
     } catch (error) {
       if (!(error instanceof FieldError || error instanceof StudioError || error instanceof SpeechError)) throw error;
       const place = error instanceof FieldError ? error.field : error.param;
-      this.showError(place ?? 'request', error, current.id);
+      this.errorMessages.showMessage(place ?? 'request', error, current.id);
     }
     this.refresh();
   }
@@ -471,7 +466,7 @@ export class Studio {
     if (LOST.includes(error?.code ?? '')) this.interruptedRequests.add(take);
     if (error?.code === 'runtime_unavailable') this.errorMessages.showUntilReady('request', error, this.t('shell.runtime_back'), room);
     else if (error?.code === 'unknown_voice') this.onUnknownVoice(take, error);
-    else if (error) this.showError(error.param ?? 'request', error, room);
+    else if (error) this.errorMessages.showMessage(error.param ?? 'request', error, room);
     if (this.current?.mode) this.stage.showPrevious(take);
   }
 
@@ -488,7 +483,7 @@ export class Studio {
     const name = this.catalogue.findByName(config.voice ?? '')?.name ?? label;
     await this.voices.refresh().catch(() => {}); // If this fails, the runtime's own error message is shown.
     const isGone = name && this.voices.isListed && !this.catalogue.findByName(config.voice ?? '');
-    if (clicked === this.clicked) this.showError(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
+    if (clicked === this.clicked) this.errorMessages.showMessage(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
   }
 
   /**
@@ -501,7 +496,7 @@ export class Studio {
   checkLength(take) {
     if (take.stopReason === 'eos' && !take.isShort) this.paces.learn(take);
     if (take.isQuiet || take.room === 'design' || !take.isShort) return;
-    this.showError('request', this.shortness(take), take.room);
+    this.errorMessages.showMessage('request', this.shortness(take), take.room);
   }
 
   /**
@@ -576,9 +571,9 @@ export class Studio {
     const { t } = this;
     if (error.code === 'store_full') {
       const onAction = () => this.go('library', { half: 'takes', isFull: true });
-      this.toast(t('shell.kept_once_free'), { isOfPage: true, action: t('library.free'), onAction, stayMs: STORAGE_FULL_TOAST_MS });
+      this.toasts.show(t('shell.kept_once_free'), { isOfPage: true, action: t('library.free'), onAction, stayMs: STORAGE_FULL_TOAST_MS });
     } else {
-      this.toast(error.unreachable ? t('shell.kept_later') : t('shell.not_kept', { why: error.message }), { isOfPage: true });
+      this.toasts.show(error.unreachable ? t('shell.kept_later') : t('shell.not_kept', { why: error.message }), { isOfPage: true });
     }
   }
 
@@ -589,7 +584,7 @@ export class Studio {
       take.record = await this.history.favourite(take.record.id, !take.record.favourite);
       this.stage.refresh();
     } catch (error) {
-      this.toast(errorOf(error).message);
+      this.toasts.show(errorOf(error).message);
     }
   }
 
@@ -606,42 +601,6 @@ export class Studio {
     const { position: n, etaMs } = take.queue;
     const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;
     notes.say(this.t(key, { n, time: formatDuration((etaMs ?? 0) / 1000, this.t) }));
-  }
-
-  // --- Messages.
-
-  /**
-   * Return the caption that the page shows for a take, which is generated audio.
-   *
-   * @param {Pick<TakeRecord, 'room'|'label'|'config'>} take
-   */
-  captionOf(take) {
-    return captionOf(take, (description) => this.presets.designs.find(({ text }) => text === description.trim())?.name ?? '');
-  }
-
-  /**
-   * Show an error at the form field to which it belongs.
-   *
-   * An error about the connection disappears when the studio is reachable again.
-   *
-   * @param {HTMLElement|string} place
-   * @param {Error|string} error
-   * @param {string} [room] id of a room, by default the current one
-   */
-  showError(place, error, room) {
-    if (Object(error).unreachable) this.errorMessages.showUntilReady(place, error, '', room);
-    else this.errorMessages.showMessage(place, error, room);
-  }
-
-  /**
-   * Show a toast, which is a short message at the edge of the page.
-   *
-   * @param {string} sentence
-   * @param {import('./messages.js').ToastOptions} [options]
-   * @returns {() => void} function that closes the toast
-   */
-  toast(sentence, options) {
-    return this.toasts.show(sentence, options);
   }
 }
 

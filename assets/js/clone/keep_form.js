@@ -108,7 +108,7 @@ export class Comparison {
       this.playClone();
     } catch (thrown) {
       const error = errorOf(thrown);
-      studio.showError(error.field ?? 'keep', error, 'clone');
+      studio.errorMessages.showMessage(error.field ?? 'keep', error, 'clone');
     }
   }
 
@@ -182,7 +182,7 @@ export class KeepForm extends Emitter {
       const error = errorOf(thrown);
       const field = error.field ?? error.param ?? 'keep';
       this.emit('refused', field);
-      studio.showError(field, error, 'clone');
+      studio.errorMessages.showMessage(field, error, 'clone');
       // The dock may cover the error message.
       this.form.querySelector('.vw-error:not(:empty)')?.scrollIntoView({ block: 'nearest' });
     } finally {
@@ -195,7 +195,7 @@ export class KeepForm extends Emitter {
     const { sound, fields, provenance } = this.getReference();
     const unnamed = name.value.trim() ? null : new FieldError('name', studio.t('clone.name_first'));
     // Show the errors of both fields, because the exception contains only one of them.
-    if (unnamed && !consent.checked) studio.showError(unnamed.field, unnamed, 'clone');
+    if (unnamed && !consent.checked) studio.errorMessages.showMessage(unnamed.field, unnamed, 'clone');
     if (!consent.checked) throw new FieldError('consent', studio.t('clone.consent_first'));
     if (unnamed) throw unnamed;
     const { comparison } = this;

@@ -118,7 +118,7 @@ export class CloneRoom {
     this.keepForm.on('refused', (field) => {
       if (!field.startsWith('ref_')) return;
       steps.go(field === 'ref_text' ? 2 : 1);
-      studio.toast(studio.t('clone.not_kept'));
+      studio.toasts.show(studio.t('clone.not_kept'));
     });
     studio.voices.addEventListener('change', () => this.onVoices());
   }
@@ -138,7 +138,7 @@ export class CloneRoom {
 
   /** Show an error at a form field of this room. @param {string} field @param {string} sentence */
   showError(field, sentence) {
-    this.studio.showError(field, sentence, this.id);
+    this.studio.errorMessages.showMessage(field, sentence, this.id);
   }
 
   // --- Interface for the application shell.
@@ -302,7 +302,7 @@ export class CloneRoom {
     studio.refresh();
     this.find('done-speak').focus();
     const back = async () => {
-      await api.delete(`v1/audio/voices/${voice.id}`).catch((error) => studio.toast(error.message));
+      await api.delete(`v1/audio/voices/${voice.id}`).catch((error) => studio.toasts.show(error.message));
       await studio.voices.refresh().catch(() => {});
     };
     studio.undo.offer(back, studio.t('clone.kept', { name: voice.name }));

@@ -130,7 +130,7 @@ export class ReferencePlayback {
     try {
       studio.stage.play(await recordingOf(chosen, studio.t));
     } catch (error) {
-      studio.toast(errorOf(error).message);
+      studio.toasts.show(errorOf(error).message);
     }
   }
 }

@@ -84,7 +84,7 @@ export class CardActions {
     if (card.take.id) await this.studio.history.favourite(card.take.id, true);
     card.favourite = true;
     card.refresh();
-    this.studio.showError('request', this.room.t('design.kept_favourite', { letter: card.name }));
+    this.studio.errorMessages.showMessage('request', this.room.t('design.kept_favourite', { letter: card.name }));
   }
 
   /**
@@ -97,7 +97,7 @@ export class CardActions {
     card.refresh();
     if (isAsked) this.focus(card); // Do not move the focus if the user is typing elsewhere.
     this.room.announce(card, 'design.kept', { name: voice.name });
-    this.studio.toast(this.room.t('design.kept', { name: voice.name }), {
+    this.studio.toasts.show(this.room.t('design.kept', { name: voice.name }), {
       action: this.room.t('shell.undo'),
       onAction: () => this.room.attempt(() => this.undoKeep(voice)),
     });
@@ -135,7 +135,7 @@ export class CardActions {
     room.playback.match();
     room.refresh();
     room.announce(card, 'design.dropped');
-    this.studio.toast(this.room.t('design.dropped', { letter: card.name }), {
+    this.studio.toasts.show(this.room.t('design.dropped', { letter: card.name }), {
       action: this.room.t('shell.undo'),
       onAction: () => this.room.attempt(() => this.undoDrop(card, set)),
     });

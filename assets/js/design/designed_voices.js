@@ -211,7 +211,7 @@ export class BlendForm {
       await studio.api.post(`studio/takes/${take.id}/voice`, { name });
       await studio.voices.refresh();
       this.name.value = '';
-      studio.toast(studio.t('design.blend_kept', { name }));
+      studio.toasts.show(studio.t('design.blend_kept', { name }));
     } catch (thrown) {
       this.showError(errorOf(thrown));
     }

@@ -172,7 +172,7 @@ export class DesignKeepForm extends Emitter {
     } catch (thrown) {
       const error = errorOf(thrown);
       // The form belongs to another take now, so show the error in the card.
-      if (this.card !== card) studio.showError(card.error, error);
+      if (this.card !== card) studio.errorMessages.showMessage(card.error, error);
       else this.showError(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {
       this.isKeeping = false;

@@ -95,14 +95,15 @@ export function captionForRequest(preset, numbered, description, fullDescription
  * A label without the name of the voice, as stored by older versions, is converted to the current format.
  *
  * @param {Pick<import('../player/take.js').TakeRecord, 'room'|'label'|'config'>} take
- * @param {(description: string) => string} presetOf  returns the name of the preset that equals a description, or ''
+ * @param {{name: string, text: string}[]} presets  presets of voice descriptions
  */
-export function captionOf({ room, label, config }, presetOf) {
+export function captionOf({ room, label, config }, presets) {
   if (label?.startsWith(', ')) return ''; // An older version stored this label for a line without a name.
   if (room !== 'design' || !label) return label ?? '';
   const [first, second = ''] = label.split(BETWEEN);
   if (!NUMBERED_CAPTION.test(first) || NUMBERED_CAPTION.test(second)) return label;
   const whole = label.slice(first.length + BETWEEN.length);
   const description = whole || String(config.instructions ?? '');
-  return captionForRequest(presetOf(description), first, description, whole);
+  const preset = presets.find(({ text }) => text === description.trim())?.name ?? '';
+  return captionForRequest(preset, first, description, whole);
 }

@@ -119,7 +119,7 @@ export class DesignRoom {
       this.language.value = spoken && card ? preset.language : 'auto';
       if (!own) studio.text = preset.sample;
     });
-    const unspoken = spoken ? '' : t('design.hint_not_spoken', { model: studio.modelName(card), language: speakerTitle(preset.language) });
+    const unspoken = spoken ? '' : t('design.hint_not_spoken', { model: studio.realVoices.nameOf(card.id), language: speakerTitle(preset.language) });
     this.hint.textContent = [unspoken, own ? t('design.hint_text_kept') : ''].filter(Boolean).join(' ');
   }
 
@@ -311,13 +311,13 @@ export class DesignRoom {
   async attempt(action) {
     const { studio } = this;
     studio.errorMessages.clear();
-    studio.stage.player.start().catch(() => studio.showError('request', this.t('shell.no_output')));
+    studio.stage.player.start().catch(() => studio.errorMessages.showMessage('request', this.t('shell.no_output')));
     try {
       await action();
     } catch (thrown) {
       const error = errorOf(thrown);
       if (!error.field && !error.code) throw error;
-      studio.showError(error.field ?? error.param ?? 'request', error, this.id);
+      studio.errorMessages.showMessage(error.field ?? error.param ?? 'request', error, this.id);
     }
   }
 

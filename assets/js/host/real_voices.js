@@ -184,7 +184,7 @@ export class RealVoices {
    * @param {import('../app/messages.js').ToastOptions} [options]
    */
   showToast(sentence, options = {}) {
-    this.studio.toast(sentence, { ...options, isOfPage: true });
+    this.studio.toasts.show(sentence, { ...options, isOfPage: true });
   }
 
   // --- Rendering.
@@ -251,7 +251,7 @@ export class RealVoices {
   paint() {
     const { state, got, of } = this.download;
     const moves = this.isHost && UNDER_WAY.has(state);
-    const room = this.studio.current?.id ?? this.studio.roomAddress?.room ?? 'speakers';
+    const room = this.studio.current?.id ?? this.studio.roomAddress.room ?? 'speakers';
     this.banner.hidden = !ROOMS.has(room) || !(moves || (this.usesSmallVoice && this.hasPlayed && !this.isDismissed));
     this.banner.dataset.kind = moves ? state : 'small';
     const head = createElement('b', { textContent: this.t(`real_voices.head.${moves ? state : 'small'}`) });

@@ -341,11 +341,11 @@ export class CodeDialog {
     const { t } = this.studio;
     try {
       await navigator.clipboard.writeText(this.text.textContent ?? '');
-      this.studio.toast(t('shell.code.copied'));
+      this.studio.toasts.show(t('shell.code.copied'));
     } catch {
       // Pages on plain HTTP have no clipboard, so the code is selected instead.
       getSelection()?.selectAllChildren(this.text);
-      this.studio.toast(t('shell.code.marked'));
+      this.studio.toasts.show(t('shell.code.marked'));
     }
   }
 }

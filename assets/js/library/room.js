@@ -210,7 +210,7 @@ export class TakeSpace {
     this.choice = getElement(this.dialog, 'select', HTMLSelectElement);
     this.binLine = getElement(root, '#vw-takes-bin');
     this.button.onclick = () => this.openDialog();
-    const say = (/** @type {unknown} */ error) => studio.toast(errorOf(error).message);
+    const say = (/** @type {unknown} */ error) => studio.toasts.show(errorOf(error).message);
     getElement(this.binLine, '[data-do=restore]').onclick = () => studio.history.restoreBin().catch(say);
     getElement(this.binLine, '[data-do=empty]').onclick = () =>
       confirmDeletion(studio, studio.t('library.empty_ask', { n: this.space?.in_bin }), () => studio.history.emptyBin().catch(say));
@@ -281,14 +281,14 @@ export class TakeSpace {
   async free(count) {
     const { studio } = this;
     const { history, t } = studio;
-    const say = (/** @type {unknown} */ error) => studio.toast(errorOf(error).message);
+    const say = (/** @type {unknown} */ error) => studio.toasts.show(errorOf(error).message);
     try {
       const ids = await history.freeSpace(count);
       const onAction = () => {
         leave();
         history.restoreSeveral(ids).catch(say);
       };
-      const leave = studio.toast(t('library.freed', { n: ids.length }), { action: t('shell.undo'), onAction, isOfPage: true, dismiss: t('library.freed_leave') });
+      const leave = studio.toasts.show(t('library.freed', { n: ids.length }), { action: t('shell.undo'), onAction, isOfPage: true, dismiss: t('library.freed_leave') });
     } catch (error) {
       say(error);
     }

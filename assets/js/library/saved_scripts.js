@@ -149,7 +149,7 @@ export class SavedScripts extends EventTarget {
       this.onChange();
     };
     const name = this.nameOf(script);
-    studio.toast(studio.t('script.deleted', { name }), { action: studio.t('shell.undo'), onAction: () => this.guard(back()) });
+    studio.toasts.show(studio.t('script.deleted', { name }), { action: studio.t('shell.undo'), onAction: () => this.guard(back()) });
   }
 
   /** Restore a deleted script. @param {ScriptSummary} script */
@@ -170,6 +170,6 @@ export class SavedScripts extends EventTarget {
 
   /** Show the error of a request as a toast if the request fails. @param {Promise<void>} asked */
   guard(asked) {
-    asked.catch((error) => this.studio.toast(error.message));
+    asked.catch((error) => this.studio.toasts.show(error.message));
   }
 }

@@ -121,7 +121,7 @@ export class TakeSelection {
     try {
       await action(ids);
     } catch (error) {
-      this.studio.toast(errorOf(error).message);
+      this.studio.toasts.show(errorOf(error).message);
     }
   }
 

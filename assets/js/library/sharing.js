@@ -44,7 +44,7 @@ export class Sharing {
 
   async end() {
     this.show(await api.delete(this.route));
-    this.studio.toast(this.studio.t('share.ended'));
+    this.studio.toasts.show(this.studio.t('share.ended'));
   }
 
   /** Show the public link, or hide the field if there is no link. @param {{link: string|null}} answer */
@@ -57,10 +57,10 @@ export class Sharing {
     this.field.select();
     try {
       await navigator.clipboard.writeText(this.field.value);
-      this.studio.toast(this.studio.t('share.copied'));
+      this.studio.toasts.show(this.studio.t('share.copied'));
     } catch {
       // Pages on plain HTTP cannot use the clipboard, so the link was only selected.
-      this.studio.toast(this.studio.t('share.marked'));
+      this.studio.toasts.show(this.studio.t('share.marked'));
     }
   }
 }
@@ -80,9 +80,9 @@ export async function shareTake(studio, take) {
     const { link } = await api.post(route);
     const url = String(api.address(link));
     const isCopied = await navigator.clipboard?.writeText(url).then(() => true, () => false);
-    const end = () => api.delete(route).then(() => studio.toast(t('share.ended')), (error) => studio.toast(error.message));
-    studio.toast(isCopied ? t('share.link_copied') : url, { action: t('share.end'), onAction: end });
+    const end = () => api.delete(route).then(() => studio.toasts.show(t('share.ended')), (error) => studio.toasts.show(error.message));
+    studio.toasts.show(isCopied ? t('share.link_copied') : url, { action: t('share.end'), onAction: end });
   } catch (error) {
-    studio.toast(/** @type {Error} */ (error).message);
+    studio.toasts.show(/** @type {Error} */ (error).message);
   }
 }

@@ -9,7 +9,7 @@ import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { timeOfDay } from '../common/dates.js';
 import { getElements, createElement, setAttributes, getElement, writeText } from '../common/elements.js';
 import { languageName, speakerTitle } from '../common/fields.js';
-import { suggestedName } from '../design/names.js';
+import { captionOf, suggestedName } from '../design/names.js';
 import { audioUrl, offerDownloads } from '../player/stage_panel.js';
 import { Take } from '../player/take.js';
 import { drawnHeight } from '../player/waveform.js';
@@ -270,7 +270,7 @@ export class TakeRow {
   get style() {
     const { instructions } = this.record.config;
     const style = typeof instructions === 'string' ? instructions : '';
-    const caption = this.studio.captionOf(this.record);
+    const caption = captionOf(this.record, this.studio.presets.designs);
     return caption.includes(style) || caption.startsWith(suggestedName('', style)) ? '' : shortened(style);
   }
 
@@ -370,9 +370,9 @@ export class TakeRow {
     const next = all[at + 1] ?? all[at - 1];
     await studio.history.remove(record.id);
     if (next instanceof HTMLElement) next.focus();
-    studio.toast(studio.t('library.deleted', { name: this.name }), {
+    studio.toasts.show(studio.t('library.deleted', { name: this.name }), {
       action: studio.t('shell.undo'),
-      onAction: () => studio.history.restore(record.id).catch((error) => studio.toast(error.message)),
+      onAction: () => studio.history.restore(record.id).catch((error) => studio.toasts.show(error.message)),
     });
   }
 }
@@ -389,7 +389,7 @@ export function headOf({ name, text }) {
  */
 export function speakerOf(record, studio) {
   const voice = record.voice ?? ''; // The request may contain the name or the id of a stored voice.
-  return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? speakerTitle(voice));
+  return captionOf(record, studio.presets.designs) || (studio.voices.find(voice)?.name ?? speakerTitle(voice));
 }
 
 /** Shorten a label to the maximum number of characters in a row. @param {string} label */

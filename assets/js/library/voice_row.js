@@ -136,7 +136,7 @@ export class VoiceRow {
     const now = t(takes ? 'voices.delete_now_takes' : 'voices.delete_now', { n: takes });
     const question = t(takes ? 'voices.delete_ask_takes' : 'voices.delete_ask', { name: voice.name, n: takes });
     const offer = () => {
-      studio.toast(sentences.filter(Boolean).join(' '), {
+      studio.toasts.show(sentences.filter(Boolean).join(' '), {
         action: t('shell.undo'),
         stayMs: UNDO_MS,
         onAction: () => this.attempt(async () => api.post(`studio/voices/${voice.id}/restore`)),
@@ -150,7 +150,7 @@ export class VoiceRow {
   async deleteForGood() {
     const { studio, voice } = this;
     const { takes_deleted: takes } = await api.delete(`studio/voices/${voice.id}?now=1&takes=1`);
-    studio.toast(studio.t(takes ? 'voices.gone_takes' : 'voices.gone', { name: voice.name, n: takes }));
+    studio.toasts.show(studio.t(takes ? 'voices.gone_takes' : 'voices.gone', { name: voice.name, n: takes }));
     await studio.history.onSeveralMoved();
   }
 
@@ -161,7 +161,7 @@ export class VoiceRow {
       await action();
       await studio.voices.refresh();
     } catch (error) {
-      studio.toast(errorOf(error).message);
+      studio.toasts.show(errorOf(error).message);
     }
   }
 

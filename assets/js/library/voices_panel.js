@@ -94,10 +94,10 @@ export class VoicesPanel {
     this.error.textContent = refused.join(' ');
     this.showsLoadError = false;
     const plain = brought.length - renamed.length;
-    if (plain) studio.toast(studio.t('voices.imported', { n: plain }));
+    if (plain) studio.toasts.show(studio.t('voices.imported', { n: plain }));
     await this.refresh();
     for (const { id, name } of renamed) {
-      studio.toast(studio.t('voices.imported_as', { name }), { action: studio.t('voices.rename'), onAction: () => this.rename(id), stayMs: RENAME_MS });
+      studio.toasts.show(studio.t('voices.imported_as', { name }), { action: studio.t('voices.rename'), onAction: () => this.rename(id), stayMs: RENAME_MS });
     }
   }
 

@@ -45,7 +45,7 @@ export class Dock {
       if (present) studio.code.showPresent(present);
     } catch (error) {
       if (!(error instanceof FieldError)) throw error;
-      studio.showError(error.field, error);
+      studio.errorMessages.showMessage(error.field, error);
     }
   }
 
@@ -128,7 +128,7 @@ export class Dock {
     this.rate.ariaDisabled = String(!can);
     if (can) this.rate.setAttribute('popovertarget', 'vw-rates');
     else this.rate.removeAttribute('popovertarget');
-    this.rate.onclick = can ? null : () => this.studio.toast(this.studio.t('shell.no_speed'));
+    this.rate.onclick = can ? null : () => this.studio.toasts.show(this.studio.t('shell.no_speed'));
   }
 
   showRate() {

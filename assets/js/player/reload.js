@@ -87,7 +87,7 @@ export class LastTake {
     try {
       return await this.studio.history.loadPcm(id, { cache: 'default' });
     } catch (error) {
-      this.studio.toast(errorOf(error).message);
+      this.studio.toasts.show(errorOf(error).message);
       return null;
     }
   }
@@ -204,7 +204,7 @@ export class InterruptedRequests {
     if (asked.room === 'script') return this.propose(() => studio.go('script', start), start);
     const records = await this.recordsOf(requests);
     const found = requests.map((one) => ({ ...one, record: records.find((record) => isSameRequest(record, one)) }));
-    for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toast(errorOf(error).message));
+    for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toasts.show(errorOf(error).message));
     const lost = found.filter(({ record }) => !record);
     if (lost.length === 0) return;
     this.propose(() => this.repeatRequests(lost));
@@ -221,7 +221,7 @@ export class InterruptedRequests {
     const { studio } = this;
     const [sentence, action] = reading ? ['shell.cut_off_reading', 'shell.continue'] : ['shell.cut_off', 'shell.speak_again'];
     const keys = { sentence, action, dismiss: 'shell.cut_off_leave', values: reading };
-    this.removeOffer = studio.toast(studio.t(sentence, reading), { action: studio.t(action), onAction, dismiss: studio.t(keys.dismiss), keys });
+    this.removeOffer = studio.toasts.show(studio.t(sentence, reading), { action: studio.t(action), onAction, dismiss: studio.t(keys.dismiss), keys });
   }
 
   /**
@@ -275,7 +275,7 @@ export class InterruptedRequests {
       if (room.hear) room.hear(takes[0], { clicked });
       else studio.stage.play(takes[0], { clicked });
     } catch (error) {
-      studio.toast(errorOf(error).message, { isOfPage: true }); // Keep the toast if the user opens another room.
+      studio.toasts.show(errorOf(error).message, { isOfPage: true }); // Keep the toast if the user opens another room.
     } finally {
       this.isAsking = false;
     }

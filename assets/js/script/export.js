@@ -305,10 +305,10 @@ export class ExportForm {
       saveFile(file, name);
       this.showProgress(0, '');
       this.sheet.hidePopover();
-      studio.toast([t('script.exported', { name }), notes].filter(Boolean).join(' '));
+      studio.toasts.show([t('script.exported', { name }), notes].filter(Boolean).join(' '));
     } catch (error) {
       this.showProgress(0, '');
-      studio.showError(this.error, errorOf(error));
+      studio.errorMessages.showMessage(this.error, errorOf(error));
     } finally {
       this.go.disabled = false;
       this.progress.hidden = true;

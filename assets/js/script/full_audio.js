@@ -69,7 +69,7 @@ export class ScriptPerformance {
       await this.waitUntilNear(place);
       const line = maker.script?.line(ids[place]);
       if (!line) continue;
-      if (maker.isLost(line)) return maker.studio.showError('request', maker.deletedVoiceError(line), 'script');
+      if (maker.isLost(line)) return maker.studio.errorMessages.showMessage('request', maker.deletedVoiceError(line), 'script');
       maker.assignSeed(line);
       const plan = maker.segmentsOf(line);
       if (plan.length === 0) continue;

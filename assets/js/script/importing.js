@@ -535,7 +535,7 @@ export class Importer {
       const found = await this.requestText({ name: file.name, file }, query);
       return await this.chooseOptions(query.as_is ? { ...found, found: {} } : found, file.name);
     } catch (error) {
-      this.studio.toast(`${file.name}: ${errorOf(error).message}`, { isOfPage: true });
+      this.studio.toasts.show(`${file.name}: ${errorOf(error).message}`, { isOfPage: true });
       return null;
     }
   }
@@ -552,7 +552,7 @@ export class Importer {
     const hasKinds = parsed.chapters.length <= 1 && kindsOf(parsed).length > 0;
     if (hasKinds || (parsed.encodings ?? []).length > 1 || parsed.notes.some(({ code }) => code === 'sounds')) return this.sheet.choose(name, parsed);
     const warning = noteSentences(parsed.notes, studio.t).join(' ');
-    if (warning) studio.toast(warning, { isOfPage: true, stayMs: NOTES_MS });
+    if (warning) studio.toasts.show(warning, { isOfPage: true, stayMs: NOTES_MS });
     return parsed;
   }
 
@@ -565,7 +565,7 @@ export class Importer {
    */
   async requestText({ name, file }, query) {
     const { studio } = this;
-    const leave = studio.toast(studio.t('importing.reading', { name }), { isOfPage: true, stayMs: READING_MS });
+    const leave = studio.toasts.show(studio.t('importing.reading', { name }), { isOfPage: true, stayMs: READING_MS });
     try {
       const response = await api.request(`studio/documents?${new URLSearchParams(query)}`, { method: 'POST', body: file });
       return { ...(await response.json()), parseAgain: (/** @type {ParserOptions} */ choice) => this.requestText({ name, file }, { ...query, ...choice }) };

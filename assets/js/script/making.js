@@ -58,7 +58,7 @@ export class Maker extends EventTarget {
   /**
    * Create a generator that has no lines yet.
    *
-   * @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'showError'|'speech'|'voices'|'pronunciation'|'t'>} studio
+   * @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'errorMessages'|'speech'|'voices'|'pronunciation'|'t'>} studio
    * @param {import('./voice_assignment.js').VoiceAssignment} voiceAssignment
    */
   constructor(studio, voiceAssignment) {
@@ -483,7 +483,7 @@ export class Regeneration {
     const { studio, script, maker, voiceAssignment } = this.room;
     const line = script.line(id);
     if (!line || !studio.isReachable()) return;
-    if (voiceAssignment.isDeleted(line.voice)) return studio.showError('request', maker.deletedVoiceError(line));
+    if (voiceAssignment.isDeleted(line.voice)) return studio.errorMessages.showMessage('request', maker.deletedVoiceError(line));
     studio.stop();
     const { seed, locked } = line;
     const isMade = maker.state(line).state === 'made';
@@ -495,7 +495,7 @@ export class Regeneration {
       script.change(id, { seed });
     };
     const notice = studio.t('script.remade', { n: script.indexOf(id) + 1 });
-    const dismiss = locked ? () => {} : studio.toast(notice, { action: studio.t('shell.undo'), onAction: undo });
+    const dismiss = locked ? () => {} : studio.toasts.show(notice, { action: studio.t('shell.undo'), onAction: undo });
     if (isMade) this.line = { id, back, dismiss };
   }
 
@@ -514,7 +514,7 @@ export class Regeneration {
     this.line?.dismiss();
     this.restoreAudio();
     // The line itself shows the reason.
-    studio.toast(studio.t('script.not_remade', { n: script.indexOf(line.id) + 1 }));
+    studio.toasts.show(studio.t('script.not_remade', { n: script.indexOf(line.id) + 1 }));
   }
 
   /** Restore the previous audio of the line that is generated again. */

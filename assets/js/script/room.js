@@ -146,11 +146,11 @@ export class ScriptRoom {
     const known = (/** @type {{id: string}[]} */ list, /** @type {string|null|undefined} */ which) => list.find((one) => one.id === which);
     try {
       await this.scriptList.begin(first, (list) => known(list, wanted ?? id) ?? (own ? null : (known(list, id) ?? list[0])));
-      if (wanted && wanted !== this.script.id) this.studio.toast(this.studio.t('script.not_here'));
+      if (wanted && wanted !== this.script.id) this.studio.toasts.show(this.studio.t('script.not_here'));
     } catch (thrown) {
       const error = errorOf(thrown);
       this.scriptList.open(first());
-      if (!error.missing) this.studio.toast(error.message);
+      if (!error.missing) this.studio.toasts.show(error.message);
     }
   }
 
@@ -279,14 +279,14 @@ export class ScriptRoom {
       await this.scriptList.load(id);
     } catch (thrown) {
       const error = errorOf(thrown);
-      this.studio.toast(error.status === 404 ? this.studio.t('script.not_here') : error.message);
+      this.studio.toasts.show(error.status === 404 ? this.studio.t('script.not_here') : error.message);
     }
   }
 
   /** Return true if a script may have this number of lines, otherwise show an error. @param {number} lines */
   hasRoom(lines) {
     if (lines <= MAX_LINES) return true;
-    this.studio.toast(this.studio.t('script.too_long', { n: lines, most: MAX_LINES }));
+    this.studio.toasts.show(this.studio.t('script.too_long', { n: lines, most: MAX_LINES }));
     return false;
   }
 
@@ -328,7 +328,7 @@ export class ScriptRoom {
     const script = new Script({ name: title, lines, ...book });
     this.scriptList.open(script, 'unsaved');
     script.notify(true);
-    this.studio.toast(this.summary('script.written', lines.length, leftOut));
+    this.studio.toasts.show(this.summary('script.written', lines.length, leftOut));
     return true;
   }
 
@@ -378,12 +378,12 @@ export class ScriptRoom {
     const { studio } = this;
     if (!studio.isReachable()) return;
     studio.stop();
-    studio.stage.player.start().catch(() => studio.showError('request', studio.t('shell.no_output')));
+    studio.stage.player.start().catch(() => studio.errorMessages.showMessage('request', studio.t('shell.no_output')));
     try {
       this.perform(id, options);
     } catch (error) {
       if (!(error instanceof FieldError)) throw error;
-      studio.showError(error.field, error);
+      studio.errorMessages.showMessage(error.field, error);
     }
   }
 
@@ -405,8 +405,8 @@ export class ScriptRoom {
 
   /** Show an error that occurred during playback. @param {Error} error */
   onError(error) {
-    if (error instanceof FieldError) this.studio.showError(error.field, error, this.id);
-    else this.studio.toast(error.message);
+    if (error instanceof FieldError) this.studio.errorMessages.showMessage(error.field, error, this.id);
+    else this.studio.toasts.show(error.message);
   }
 
   /** Return the caption for the player: the line that is playing, or the script's name. @param {FullAudio} audio */

@@ -353,7 +353,7 @@ export class ScriptListView {
       await this.scriptList.flush();
       await action();
     } catch (error) {
-      this.studio.toast(errorOf(error).message);
+      this.studio.toasts.show(errorOf(error).message);
     }
   }
 
@@ -363,8 +363,8 @@ export class ScriptListView {
     if (!script) return;
     const name = this.nameOf(script);
     const undo = await this.scriptList.remove(() => this.room.empty());
-    const onAction = () => undo().catch((error) => this.studio.toast(error.message));
-    this.studio.toast(t('script.deleted', { name }), { action: t('shell.undo'), onAction });
+    const onAction = () => undo().catch((error) => this.studio.toasts.show(error.message));
+    this.studio.toasts.show(t('script.deleted', { name }), { action: t('shell.undo'), onAction });
   }
 
   /** Return the name of a script as the page shows it. @param {{name: string, begins?: string}} script */

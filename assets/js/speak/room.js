@@ -150,7 +150,7 @@ export class SpeakersRoom {
     const { chosen, card, studio } = this;
     if (studio.catalogue.supportsStyle(chosen?.mode)) return '';
     if (chosen?.mode === 'base') return studio.t('speakers.own_manner', { name: chosen.name });
-    return !card || card.takes_instruct ? '' : studio.t('speakers.no_instruct', { model: studio.modelName(card) });
+    return !card || card.takes_instruct ? '' : studio.t('speakers.no_instruct', { model: studio.realVoices.nameOf(card.id) });
   }
 
   /** True if style tags in the text have an effect with the chosen voice. */
@@ -282,7 +282,7 @@ export class SpeakersRoom {
   chooseIfAvailable(choice) {
     const { studio } = this;
     const why = choice ? choice.why : studio.t('picker.gone');
-    if (why) studio.toast(why);
+    if (why) studio.toasts.show(why);
     else if (choice) {
       this.choose(choice);
       this.picker.reveal();

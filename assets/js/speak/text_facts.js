@@ -320,7 +320,7 @@ export class TextFacts {
     if (!unknown) return '';
     const page = studio.words.language;
     const name = unknown.script ? scriptName(unknown.script, page) : new Intl.DisplayNames([page], { type: 'language' }).of(unknown.language ?? '');
-    const values = { model: studio.modelName(card), name, languages: this.languagesOf(card) };
+    const values = { model: studio.realVoices.nameOf(card.id), name, languages: this.languagesOf(card) };
     return studio.t(unknown.script ? 'shell.unknown_script' : 'shell.unknown_language', values);
   }
 

@@ -115,7 +115,7 @@ export class TypedSpeech {
     const { textField } = studio;
     if (!studio.isReachable()) return;
     studio.stop();
-    studio.stage.player.start().catch(() => studio.showError('request', studio.t('shell.no_output')));
+    studio.stage.player.start().catch(() => studio.errorMessages.showMessage('request', studio.t('shell.no_output')));
     this.isOn = true;
     this.take = null;
     this.accept();
@@ -244,7 +244,7 @@ export class TypedSpeech {
     } catch (error) {
       if (!(error instanceof FieldError)) throw error;
       this.end();
-      studio.showError(error.field, error);
+      studio.errorMessages.showMessage(error.field, error);
       return;
     }
     if (text.length < length) this.advance(until);

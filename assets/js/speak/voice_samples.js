@@ -95,7 +95,7 @@ export class VoiceSamples extends EventTarget {
     try {
       return await recordingOf({ id: voice, name }, this.studio.t);
     } catch (error) {
-      this.studio.toast(errorOf(error).message);
+      this.studio.toasts.show(errorOf(error).message);
       return null;
     }
   }
