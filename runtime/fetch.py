@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from runtime.errors import SetUpError
-from runtime.model import hub, hub_download
-from runtime.model.hub_access import GB, free_cache_bytes
+from runtime.model.checkpoints import hub, hub_download
+from runtime.model.checkpoints.hub_access import GB, free_cache_bytes
 from runtime.published import PUBLISHED
 from runtime.settings import EngineSettings
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from runtime.device.quantized import Quantization
 from runtime.engine.input_moments import measure_inputs
-from runtime.model.quantize import Moments
-from runtime.model.quantize import quantize as write
+from runtime.model.checkpoints.quantize import Moments
+from runtime.model.checkpoints.quantize import quantize as write
 
 GB = 10**9
 

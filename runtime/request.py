@@ -176,7 +176,7 @@ class SpeechRequest:
     seed: int | None = None  # None selects a random seed, which is reported in the events.
     max_frames: int | None = None  # None computes the limit from the length of the text.
     split: Split = Split.AUTO
-    tags: bool = False  # True if the text contains inline tags (runtime/shared/inline_tags.py).
+    tags: bool = False  # True if the text contains inline tags (runtime/shared/text/inline_tags.py).
     # Maximum duration in seconds of a <break>. With None, breaks have no limit if ``tags`` is set and are ignored
     # otherwise.
     max_break_s: float | None = None

@@ -29,9 +29,9 @@ from runtime.request import (
     StopReason,
 )
 from runtime.settings import Limits, Settings
-from runtime.shared.inline_tags import tag_pattern
-from runtime.shared.pronouncing import replace_words
-from runtime.shared.reference import load_reference
+from runtime.shared.audio.reference import load_reference
+from runtime.shared.text.inline_tags import tag_pattern
+from runtime.shared.text.pronouncing import replace_words
 from runtime.voices.recording_check import clean_reference
 
 

@@ -1,4 +1,4 @@
-"""Generator of runtime/shared/confusables.tsv: characters that look alike (TR39).
+"""Generator of runtime/shared/text/confusables.tsv: characters that look alike (TR39).
 
 The data comes from an installed ICU library. Run `python tools/confusables.py` again after an update of ICU. The first
 line of the file has its Unicode version.
@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
-TABLE = Path("runtime/shared/confusables.tsv")
+TABLE = Path("runtime/shared/text/confusables.tsv")
 MAX_BYTES = 1024
 
 

@@ -33,10 +33,10 @@ from runtime.engine.scheduling.sequence import Sequence, SequenceState
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.engine.text.text_stream import TextStream
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import SAMPLE_RATE, Started, StopReason, WaitingForText
 from runtime.settings import Settings
-from runtime.shared.speech_rate import pause_frames
+from runtime.shared.text.speech_rate import pause_frames
 
 log = logging.getLogger(__name__)
 PAUSE_NOTE = "The text has no letter or digit; it becomes a pause."

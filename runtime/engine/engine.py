@@ -30,7 +30,7 @@ from runtime.engine.scheduling.sequence import Sequence
 from runtime.engine.scheduling.waiting_queue import Command, WaitingQueue
 from runtime.engine.text.text_stream import TextStream
 from runtime.errors import EngineDead, ModeNotServed, Overloaded, SpeechError
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import (
     Broken,
     EngineLoad,

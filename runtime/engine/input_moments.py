@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from runtime.engine.engine import Engine
-from runtime.model.quantize import Moments
-from runtime.model.quantized_files import quantized_linears
+from runtime.model.checkpoints.quantize import Moments
+from runtime.model.checkpoints.quantized_files import quantized_linears
 from runtime.request import Broken, Finished, Mode, ModelCard, Reference, SpeechEvent, SpeechRequest
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Limits, Settings
-from runtime.shared.reference import load_reference
+from runtime.shared.audio.reference import load_reference
 from runtime.shipped import shipped
 
 UTTERANCES = 16

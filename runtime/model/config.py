@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from math import prod
 
-from runtime.model.config_reader import (
+from runtime.model.checkpoints.config_reader import (
     FieldNotes,
 )
 from runtime.request import Layout, Mode

@@ -88,7 +88,7 @@ class FusedLinear(Linear):
     """Linear layer that combines several published projections of the same input.
 
     `parts` maps the name of each published projection to its number of outputs. The rows of the weight are in the same
-    order. The loader (runtime/model/weights.py) fills the rows.
+    order. The loader (runtime/model/checkpoints/weights.py) fills the rows.
     """
 
     def __init__(self, in_features: int, parts: dict[str, int], bias: bool) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from runtime.device.kernels.convolution import Activation, ConvolutionOutput, convolve
-from runtime.device.kernels.pointwise import look_up, normed_depthwise, pcm
-from runtime.device.kernels.residual_unit import PackedUnit, residual_unit
-from runtime.device.kernels.snake import Snake
-from runtime.device.kernels.streams import PastInputs
-from runtime.device.kernels.window import attend_window, ring_frames_for
+from runtime.device.kernels.code2wav.convolution import Activation, ConvolutionOutput, convolve
+from runtime.device.kernels.code2wav.pointwise import look_up, normed_depthwise, pcm
+from runtime.device.kernels.code2wav.residual_unit import PackedUnit, residual_unit
+from runtime.device.kernels.code2wav.snake import Snake
+from runtime.device.kernels.code2wav.streams import PastInputs
+from runtime.device.kernels.code2wav.window import attend_window, ring_frames_for
 from runtime.model.code2wav import Code2Wav, StreamState
 from runtime.model.packing import PackedBlock, pack
 

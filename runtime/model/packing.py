@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runtime.device.kernels.convolution import PackedConvolution
-from runtime.device.kernels.residual_unit import PackedUnit, fits_shared_memory, split_channels
-from runtime.device.kernels.snake import Snake
-from runtime.device.kernels.streams import PastInputs
+from runtime.device.kernels.code2wav.convolution import PackedConvolution
+from runtime.device.kernels.code2wav.residual_unit import PackedUnit, fits_shared_memory, split_channels
+from runtime.device.kernels.code2wav.snake import Snake
+from runtime.device.kernels.code2wav.streams import PastInputs
 from runtime.model.code2wav import MIN_CLUSTER_USAGE, Code2Wav
 
 

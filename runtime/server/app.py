@@ -18,10 +18,10 @@ from runtime.server.cartesia import speech_routes as cartesia_speech
 from runtime.server.cartesia import voices_routes as cartesia_voices
 from runtime.server.descriptions import model_entry
 from runtime.server.elevenlabs import catalogue_routes as elevenlabs_catalogue
-from runtime.server.elevenlabs import pronunciation_routes as elevenlabs_pronunciations
 from runtime.server.elevenlabs import socket_routes as elevenlabs_sockets
 from runtime.server.elevenlabs import speech_routes as elevenlabs_speech
 from runtime.server.elevenlabs import user_routes as elevenlabs_user
+from runtime.server.elevenlabs.pronunciations import routes as elevenlabs_pronunciations
 from runtime.server.elevenlabs.responses import ElevenLabsModel
 from runtime.server.engine_host import EngineHost
 from runtime.server.http.access import AccessControl

@@ -20,7 +20,7 @@ from runtime.server.omni import messages as omni_messages
 from runtime.server.omni.session import OmniSession
 from runtime.server.session.dialect import Dialect
 from runtime.server.wire import Reply
-from runtime.shared.encoding import Encoder
+from runtime.shared.audio.encoding import Encoder
 from runtime.version import package_version
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from runtime.errors import TranscriptMismatch
 from runtime.request import SAMPLE_RATE
-from runtime.shared.speech_rate import expected_seconds, is_another_text
+from runtime.shared.text.speech_rate import expected_seconds, is_another_text
 from runtime.voices.activity import SpeechActivity, window_levels
 from runtime.voices.faults import is_clipped_at_any_level, level_decay_db
 

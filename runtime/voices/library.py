@@ -24,10 +24,10 @@ from platformdirs import user_data_dir
 
 from runtime.errors import SpeechError, VoiceFileInvalid, VoiceNameLooksAlike, VoiceNameTaken, VoiceNotFound
 from runtime.request import Reference, VoicePrompt
-from runtime.shared.confusables import find_confusable
 from runtime.shared.files import locked, make_private, remove_file, replace_file, storing, sweep
 from runtime.shared.names import checked_name, is_id, name_key, new_id
 from runtime.shared.system import flags
+from runtime.shared.text.confusables import find_confusable
 from runtime.voices.index import IndexEntry, VoiceIndex
 from runtime.voices.listing import (
     SUFFIX,

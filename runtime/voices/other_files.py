@@ -20,8 +20,8 @@ from safetensors.numpy import load
 from runtime.errors import BadReferenceAudio, VoiceFileInvalid
 from runtime.request import SAMPLE_RATE, VoicePrompt
 from runtime.settings import Limits
-from runtime.shared.decoding import run_child
-from runtime.shared.reference import read_reference
+from runtime.shared.audio.decoding import run_child
+from runtime.shared.audio.reference import read_reference
 from runtime.shared.strict_json import parse_object
 from runtime.voices.demo_child import NOT_OF_THE_DEMO
 from runtime.voices.voice_file import IMPORTED_FINGERPRINT, MAX_BYTES, MAX_HEADER_BYTES

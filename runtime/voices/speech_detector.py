@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from runtime.request import SAMPLE_RATE
-from runtime.shared.audio import DecodedAudio, resample
+from runtime.shared.audio.samples import DecodedAudio, resample
 from runtime.shipped import shipped
 from runtime.voices.activity import SpeechActivity, detect_speech_by_probability
 

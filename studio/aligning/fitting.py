@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 from itertools import pairwise
 
-from runtime.shared.word_times import TimedWords, divide_time_by_length, spans_of
+from runtime.shared.text.word_times import TimedWords, divide_time_by_length, spans_of
 from studio.aligning.plugin import Placed
 
 SLACK_S = 0.05  # Maximum overrun of the last word in seconds, because aligners round times to frames.

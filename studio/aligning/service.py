@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
-from runtime.shared.word_times import TimedWords
+from runtime.shared.text.word_times import TimedWords
 from studio.aligning.plugin import installed
 from studio.aligning.worker import Aligned, align
 from studio.plugins import PluginWorker, WorkerBusyError

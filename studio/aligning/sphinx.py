@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pocketsphinx import Decoder
 
-from runtime.shared.audio import DecodedAudio, resample
+from runtime.shared.audio.samples import DecodedAudio, resample
 from studio.aligning.plugin import Placed
 
 RATE_HZ = 16_000  # Sample rate of the model.

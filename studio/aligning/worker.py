@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.shared.word_times import TimedWords
+from runtime.shared.text.word_times import TimedWords
 from studio.aligning.fitting import MisfitError, align_to_text
 from studio.aligning.plugin import Aligner, installed
 

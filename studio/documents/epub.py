@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from lxml import etree
 
-from runtime.shared.book_container import cover_of
+from runtime.shared.audio.book_container import cover_of
 from studio.documents.archive import Archive, resolve_reference
 from studio.documents.charset import decode
 from studio.documents.prose import prose_document

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from runtime.shared.inline_tags import style_tags
+from runtime.shared.text.inline_tags import style_tags
 from studio.documents.values import (
     MAX_TEXT_CHARS,
     MAX_TITLE_CHARS,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from studio.documents.archive import COMPOUND_FILE_MAGIC, Archive
-from studio.documents.docx import main_document, read_docx
+from studio.documents.docx.reader import main_document, read_docx
 from studio.documents.epub import CONTAINER, read_epub
 from studio.documents.html_file import is_html, read_html
-from studio.documents.pdf import is_pdf, read_pdf
+from studio.documents.pdf.reader import is_pdf, read_pdf
 from studio.documents.text import read_text
 from studio.documents.values import NO_DOCUMENT, ContentChoice, Document, OmittedContent, UnreadableError
 from studio.documents.web_page import read_web_page

@@ -12,7 +12,7 @@ from itertools import islice
 from lxml import etree, html
 
 from studio.documents.charset import decode
-from studio.documents.docx_numbering import in_numerals
+from studio.documents.docx.numbering import in_numerals
 from studio.documents.values import (
     LINE_BREAK,
     MAX_EXAMPLE_CHARS,

@@ -25,8 +25,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runtime.errors import UnknownRoute
-from runtime.shared import style_words
 from runtime.shared.port.errors import error_response
+from runtime.shared.text import style_words
 from runtime.shipped import shipped
 from studio.presets import FOLDER as PRESETS
 from studio.presets import Presets

@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
-from runtime.shared.encoding import BIT_RATE_RANGE
-from runtime.shared.encoding import FORMATS as ENCODED
+from runtime.shared.audio.encoding import BIT_RATE_RANGE
+from runtime.shared.audio.encoding import FORMATS as ENCODED
 from runtime.shared.file_names import file_name
 from studio.routes.responses import (
     PRIVATE,

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from runtime.errors import UnsupportedFormat
 from runtime.shared.file_names import file_name
-from runtime.shared.word_times import TimedWords, cue_ranges, divide_time_by_length, spans_of
+from runtime.shared.text.word_times import TimedWords, cue_ranges, divide_time_by_length, spans_of
 from studio.aligning.fitting import map_to_displayed_words
 from studio.aligning.service import AlignmentService
 from studio.plugins import code_of

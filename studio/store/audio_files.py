@@ -9,9 +9,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from runtime.shared.book_container import Book
-from runtime.shared.encoding import AI_COMMENT, M4B, Encoder
-from runtime.shared.encoding import FORMATS as ENCODED
+from runtime.shared.audio.book_container import Book
+from runtime.shared.audio.encoding import AI_COMMENT, M4B, Encoder
+from runtime.shared.audio.encoding import FORMATS as ENCODED
 from runtime.version import package_version
 
 FORMATS = {name: ENCODED[name].media_type for name in ("wav", "mp3", "flac", "opus", "pcm")}

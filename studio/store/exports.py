@@ -22,11 +22,11 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import SAMPLE_RATE
-from runtime.shared.book_container import MAX_COVER_BYTES, Book, BookChapter, read_cover
-from runtime.shared.encoding import BIT_RATE_RANGE
+from runtime.shared.audio.book_container import MAX_COVER_BYTES, Book, BookChapter, read_cover
+from runtime.shared.audio.encoding import BIT_RATE_RANGE
+from runtime.shared.audio.loudness import LOUDNESS_RANGE_LUFS, normalize_loudness_in_pieces
 from runtime.shared.file_names import file_name
 from runtime.shared.files import storing
-from runtime.shared.loudness import LOUDNESS_RANGE_LUFS, normalize_loudness_in_pieces
 from studio.errors import StoreFull
 from studio.store.audio_files import EXPORT_FORMATS, encode_into, joined_tags
 from studio.store.joined_audio import (

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
-from runtime.shared.encoding import Encoder
-from runtime.shared.loudness import gain_to, measure_loudness_of_pieces
-from runtime.shared.word_times import MAX_CUE_CHARS, TimedWords, cue_ranges, divide_time_by_length, spans_of
+from runtime.shared.audio.encoding import Encoder
+from runtime.shared.audio.loudness import gain_to, measure_loudness_of_pieces
+from runtime.shared.text.word_times import MAX_CUE_CHARS, TimedWords, cue_ranges, divide_time_by_length, spans_of
 from studio.store.records import displayed_text
 
 Samples = NDArray[np.int16]

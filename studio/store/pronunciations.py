@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 from runtime.settings import Limits
-from runtime.shared.inline_tags import tag_pattern
-from runtime.shared.pronouncing import replace_words
+from runtime.shared.text.inline_tags import tag_pattern
+from runtime.shared.text.pronouncing import replace_words
 from studio.store.database import Database
 from studio.store.owned_rows import MakeRoom, OwnedRows, next_version
 from studio.store.records import PronunciationFields, TextToSay

@@ -13,9 +13,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from runtime.errors import InvalidConfig, InvalidMessage
 from runtime.request import Mode
-from runtime.shared.inline_tags import untagged
 from runtime.shared.names import UNSEEN
 from runtime.shared.strict_json import parse_object
+from runtime.shared.text.inline_tags import untagged
 from runtime.shared.validation import first_fault
 
 MAX_SCRIPT_LINES = 10_000  # Maximum number of lines of a script. A novel has about 6,000 paragraphs.

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import BadReferenceAudio
-from runtime.shared.audio import read_pcm
-from runtime.shared.encoding import Encoder, read_tags
+from runtime.shared.audio.encoding import Encoder, read_tags
+from runtime.shared.audio.samples import read_pcm
 from runtime.shared.files import locked, make_private, remove_file, replace_file, storing, sweep
 from runtime.shared.names import is_id
 from runtime.shared.strict_json import MAX_DEPTH, parse_object

@@ -19,7 +19,7 @@ import numpy as np
 
 from runtime.errors import InvalidConfig, MessageTooLarge, SpeechError
 from runtime.request import SAMPLE_RATE
-from runtime.shared.loudness import measure_loudness
+from runtime.shared.audio.loudness import measure_loudness
 from runtime.shared.names import name_key, new_id
 from studio.errors import NotKept
 from studio.settings import StoreSettings

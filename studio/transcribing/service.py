@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
-from runtime.shared.audio import DecodedAudio, resample
-from runtime.shared.reference import read_reference
+from runtime.shared.audio.reference import read_reference
+from runtime.shared.audio.samples import DecodedAudio, resample
 from studio.errors import TranscriberBusy, TranscriberMissing, TranscriptionFailed
 from studio.plugins import PluginWorker, WorkerBusyError, code_of
 from studio.transcribing.model_download import ModelDownload

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from runtime.shared.loudness import measure_loudness
+from runtime.shared.audio.loudness import measure_loudness
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import (
     DIALOGUE,

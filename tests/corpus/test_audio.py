@@ -12,7 +12,7 @@ import pytest
 import soxr
 from numpy.typing import NDArray
 
-from runtime.shared.ffmpeg_reader import read_any
+from runtime.shared.audio.ffmpeg_reader import read_any
 from tests.support.audio_files import audio_file
 from tests.support.signals import voice
 

@@ -19,7 +19,7 @@ from runtime.request import Finished, RequestStats, StopReason
 from runtime.server.wire import decode
 from runtime.settings import Limits
 from runtime.shared import strict_json
-from runtime.shared.wav_reader import is_plain_wav, read_wav
+from runtime.shared.audio.wav_reader import is_plain_wav, read_wav
 from runtime.voices.voice_file import read_voice, write_voice
 from studio.documents.reading import read as read_document
 from studio.documents.values import UnreadableError

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, SpeechRequest
-from runtime.shared.audio import DecodedAudio, resample
+from runtime.shared.audio.samples import DecodedAudio, resample
 from tests.support.signals import voice
 
 DATA = Path(__file__).parent / "data"

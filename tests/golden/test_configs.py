@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from runtime.model.checkpoints.config_files import TOKENIZER_TOP, TOP, read_model_config, read_speech_tokenizer_config
+from runtime.model.checkpoints.config_reader import UNUSED_FIELDS, FieldNotes, parse_section
 from runtime.model.config import (
     Code2WavConfig,
     DecoderConfig,
@@ -19,8 +21,6 @@ from runtime.model.config import (
     SpeechEncoderConfig,
     TalkerConfig,
 )
-from runtime.model.config_files import TOKENIZER_TOP, TOP, read_model_config, read_speech_tokenizer_config
-from runtime.model.config_reader import UNUSED_FIELDS, FieldNotes, parse_section
 from tests.golden.stored import DATA
 from tests.golden.test_live_oracle import ORACLE, ROOT
 

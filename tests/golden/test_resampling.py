@@ -7,8 +7,8 @@ import pytest
 
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
-from runtime.shared.audio import DecodedAudio, resample
-from runtime.shared.reference import read_reference
+from runtime.shared.audio.reference import read_reference
+from runtime.shared.audio.samples import DecodedAudio, resample
 from tests.golden.stored import arrays
 from tests.support.audio_files import audio_file
 from tests.support.signals import noise

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from runtime.engine.windowed_audio import WINDOW_FRAMES, decode_in_windows
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.speaker_encoder import log_mel
 from tests.conftest import Loaded
 from tests.golden.cases import LENGTHY, MIDDLE, SEEDS, SHORT

@@ -11,7 +11,7 @@ import torch
 
 from runtime.device.quantized import Quantization
 from runtime.engine.engine import Engine
-from runtime.model.quantize import quantize
+from runtime.model.checkpoints.quantize import quantize
 from runtime.request import Mode, Reference, Sampling, SpeechRequest, VoicePrompt
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf

@@ -22,7 +22,7 @@ from runtime.device.quantized import Quantization
 from runtime.engine.execution.model_runner import ModelRunner
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import NetworkSamplingParams, RequestSamplingParams, SlotInputs
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from tests.support.checkpoints import TINY, few_layers
 from tests.support.checkpoints.files import write_drawn
 from tests.support.checkpoints.torch_draw import TorchDraw

@@ -10,7 +10,7 @@ import torch
 from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Stream
 from runtime.engine.audio.voice_encoders import VoiceEncoders
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from tests.support.checkpoints import few_layers
 from tests.support.checkpoints.files import write_drawn
 from tests.support.checkpoints.torch_draw import TorchDraw

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runtime.shared import style_words
+from runtime.shared.text import style_words
 from tests.support import node as system
 
 EVALUATE = Path(__file__).with_name("evaluate.js")

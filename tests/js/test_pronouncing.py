@@ -7,9 +7,9 @@ import regex
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runtime.shared import ssml
-from runtime.shared.inline_tags import is_tag
-from runtime.shared.pronouncing import replace_words
+from runtime.shared.text import ssml
+from runtime.shared.text.inline_tags import is_tag
+from runtime.shared.text.pronouncing import replace_words
 from studio.store.pronunciations import TAG_PATTERN
 from tests.js.conftest import Node
 

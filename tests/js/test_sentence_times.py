@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.shared.sentence_ends import NUMBERED, TITLE
+from runtime.shared.text.sentence_ends import NUMBERED, TITLE
 from tests.js.conftest import Node
 
 TEXT = (

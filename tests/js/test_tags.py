@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.settings import Limits
-from runtime.shared.inline_tags import last_style, untagged
+from runtime.shared.text.inline_tags import last_style, untagged
 from tests.js.conftest import Node
 
 TEXTS = [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.shared.file_names import file_name
-from runtime.shared.speech_rate import expected_seconds
+from runtime.shared.text.speech_rate import expected_seconds
 from tests.js.conftest import Node
 
 SENTENCE = "The quick brown fox jumps over the lazy dog and goes on. "

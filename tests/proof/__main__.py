@@ -36,7 +36,7 @@ from tests.support.thorough import ROOT
 ONE_THREAD = {"VOICEWRIGHT_THREADS": "1", "OMP_NUM_THREADS": "1"}
 FUZZED = {  # Promises and the property-based tests whose examples are counted.
     "P1": ("tests/fuzz/test_targets.py", "tests/unit/server/native/test_schema.py"),
-    "S2": ("tests/unit/shared/test_decoding.py", "tests/unit/voices/test_voice_file.py"),
+    "S2": ("tests/unit/shared/audio/test_decoding.py", "tests/unit/voices/test_voice_file.py"),
 }
 ISOLATION = tuple(f"tests/unit/engine/test_{name}.py" for name in ("leaks", "faults", "batches", "walk"))
 PAIRS = ("tests/unit/server/native/test_totality.py", "tests/unit/server/test_dialect_totality.py", "-k", "every_pair")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from runtime.engine.engine import Engine
 from runtime.request import SAMPLE_RATE, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
-from runtime.shared.loudness import measure_loudness
+from runtime.shared.audio.loudness import measure_loudness
 from tests.speech.recogniser import heard_words
 from tests.support.engines import EventRecorder, speak
 from tests.support.spoken import share_heard

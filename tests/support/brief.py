@@ -10,7 +10,7 @@ import pytest
 
 from runtime.device.interface import Stream
 from runtime.engine.audio.code2wav_graphs import GraphShapes
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from tests.conftest import Loaded
 
 __all__ = ["cloner", "designer", "limit_code2wav_graphs", "speaker"]

@@ -17,9 +17,9 @@ from runtime.device.cpu import CpuDevice
 from runtime.engine.core import Clock, EngineCore
 from runtime.engine.engine import PAUSE_S, Engine
 from runtime.engine.loading.registry import Registry, RegistryEntry
-from runtime.model.checkpoint import Checkpoint
-from runtime.model.composition import Composition
-from runtime.model.files import CheckpointSource
+from runtime.model.checkpoints.checkpoint import Checkpoint
+from runtime.model.checkpoints.composition import Composition
+from runtime.model.checkpoints.files import CheckpointSource
 from runtime.request import (
     AudioChunk,
     Broken,

@@ -30,7 +30,7 @@ from runtime.engine.loading.registry import Registry, RegistryEntry
 from runtime.engine.scheduling.input_processor import Admission, admit
 from runtime.engine.text.text_stream import Segment, TextStream
 from runtime.errors import EngineDead, ModeNotServed, Overloaded, SpeechError
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import (
     AudioChunk,
     Broken,
@@ -50,7 +50,7 @@ from runtime.request import (
 )
 from runtime.server.speech_engine import Progress
 from runtime.settings import Settings
-from runtime.shared.speech_rate import FRAME_S, pause_frames
+from runtime.shared.text.speech_rate import FRAME_S, pause_frames
 from tests.support.instant_speech import FRAME_SAMPLES, frames_of, speech
 
 log = logging.getLogger(__name__)

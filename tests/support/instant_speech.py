@@ -10,7 +10,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from runtime.settings import DEMO_CHECKPOINT
-from runtime.shared.speech_rate import expected_frames
+from runtime.shared.text.speech_rate import expected_frames
 
 FRAME_SAMPLES = 1920  # Number of samples per frame.
 PACE = 0.5  # Ratio to the usual speaking time. Below 0.4, the page reports missing words.

@@ -11,7 +11,7 @@ import torch
 
 from runtime.errors import BadReferenceAudio, VoiceFileInvalid
 from runtime.settings import Limits
-from runtime.shared.reference import read_reference
+from runtime.shared.audio.reference import read_reference
 from runtime.voices.other_files import read_foreign_voice_file
 from runtime.voices.voice_file import read_voice
 from studio.documents.reading import read as read_document

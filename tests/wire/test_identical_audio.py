@@ -19,7 +19,7 @@ import torch
 
 from runtime.cli import main
 from runtime.settings import Limits
-from runtime.shared.reference import read_reference
+from runtime.shared.audio.reference import read_reference
 from tests.conftest import FolderOf, Loaded
 from tests.support.runtime_server import RunningServer
 from tests.support.signals import voice

@@ -25,7 +25,7 @@ import soundfile
 
 from runtime.request import DESCRIBED_VOICE
 from runtime.settings import EngineSettings, ServerSettings
-from runtime.shared.encoding import FORMATS
+from runtime.shared.audio.encoding import FORMATS
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.speech_client import same_sound

@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from config import VOICE
+from runtime.model.checkpoints.config_files import read_speech_tokenizer_config
 from runtime.model.config import Code2WavConfig, DecoderConfig, SpeechEncoderConfig
-from runtime.model.config_files import read_speech_tokenizer_config
 from runtime.model.layers import LayerScale, rotary, rotate
 from runtime.model.speech_encoder import EncoderTransformer, PaddedConv, SEANet
 

@@ -25,7 +25,7 @@ from config import CONFIG, WORK
 from phonemes import read_lines
 from recognise import Heard, judge, scores
 from runtime.engine.engine import Engine
-from runtime.model.checkpoint import load_checkpoint
+from runtime.model.checkpoints.checkpoint import load_checkpoint
 from runtime.request import Broken, Layout, Mode, Reference, SpeechRequest
 from runtime.settings import Settings
 from speak import SPEAKERS, Mixture, Teacher, finish

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from codec_model import Layer, run_layers
 from config import CONFIG, VOICE
+from runtime.model.checkpoints.config_files import read_model_config
 from runtime.model.config import DecoderConfig, TalkerConfig
-from runtime.model.config_files import read_model_config
 from runtime.model.speaker_encoder import SpeakerEncoder, log_mel
 
 SIZES = read_model_config(VOICE)

@@ -15,8 +15,8 @@ from tokenizers import Tokenizer, pre_tokenizers, trainers
 from config import CONFIG, VOICE, WORK
 from lm_model import SIZES
 from phonemes import read_lines
-from runtime.model.text_tokenizer import qwen2_tokenizer
-from runtime.model.tokenizer_files import TokenizerFiles, read_tokenizer_files
+from runtime.model.checkpoints.tokenizer_files import TokenizerFiles, read_tokenizer_files
+from runtime.model.text.text_tokenizer import qwen2_tokenizer
 
 TEMPLATE_WORDS = ("assistant", "user")  # Words of the chat template, each of which becomes a single token.
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>")

@@ -228,7 +228,7 @@ async function decodedBuffer(file) {
  * Mix the channels of an audio buffer to mono.
  *
  * The result is the mean of the channels. If the channels cancel each other out, as in phase-inverted stereo, it is the
- * loudest channel. `Downmix` in runtime/shared/audio.py has the same rule.
+ * loudest channel. `Downmix` in runtime/shared/audio/samples.py has the same rule.
  *
  * @param {Pick<AudioBuffer, 'numberOfChannels'|'length'|'getChannelData'>} buffer @returns {Float32Array}
  */

@@ -1,7 +1,7 @@
 /** Functions on text that will be spoken: tags, length, sentences and duration. */
 
 // --- Words that describe a style. They distinguish a style in square brackets from prose. The studio sends the runtime's
-// lists (runtime/shared/style_words.py).
+// lists (runtime/shared/text/style_words.py).
 
 /** @type {Set<string>} */
 let styleWords = new Set();
@@ -30,7 +30,7 @@ function namesStyle(text) {
 }
 
 // --- Tags in a text: `[excited]` is a style for the following text. `[pause:500ms]` and `<break time="1s"/>` are silence.
-// The runtime applies the tags (runtime/shared/inline_tags.py). The page finds them and does not count them as words.
+// The runtime applies the tags (runtime/shared/text/inline_tags.py). The page finds them and does not count them as words.
 
 const TAG = /\[(?=[^[\]\n]*\p{L})[^[\]\n]{1,500}\]|<break(?=[\s/>])[^<>\n]{0,300}>/giu;
 const TAG_AND_SPACE = new RegExp(`(^|\\s)?(${TAG.source})[ \\t]*`, TAG.flags);

@@ -5,7 +5,7 @@
  *     // { text: 'Ask Win. [pause 1s]', count: 1 }
  *
  * Entries match whole words, and the longest entry first. Replaced text is not replaced again. An entry with the same upper
- * and lower case as in the text precedes other entries. runtime/shared/pronouncing.py has the same rules, and a shared test
+ * and lower case as in the text precedes other entries. runtime/shared/text/pronouncing.py has the same rules, and a shared test
  * table covers both.
  *
  * @typedef {{word: string, said: string}} Entry
@@ -19,7 +19,7 @@ const SPACELESS = '\\p{sc=Han}\\p{sc=Hira}\\p{sc=Kana}\\p{sc=Thai}\\p{sc=Lao}\\p
 const IN_A_WORD = `(?![${SPACELESS}])[\\p{L}\\p{M}\\p{N}]`;
 const WORD_LIKE = new RegExp(`^${IN_A_WORD}$`, 'u');
 
-// Nothing is replaced in SSML tags (runtime/shared/ssml.py) and in tags in square brackets.
+// Nothing is replaced in SSML tags (runtime/shared/text/ssml.py) and in tags in square brackets.
 const ELEMENTS = 'speak|break|emphasis|prosody|p|s|spell';
 const ELEMENT = `(?:${ELEMENTS}|say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40})`;
 const ATTRIBUTE = '\\s+[a-z_][\\w:.-]*\\s*=\\s*(?:"[^"<>\\n]*"|\'[^\'<>\\n]*\'|[^\\s"\'<>]+?)';

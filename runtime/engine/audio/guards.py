@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import Guard
-from runtime.shared.speech_rate import expected_frames
+from runtime.shared.text.speech_rate import expected_frames
 
 # Lengths in frames (80 ms each) of the loops that are detected. A runaway is near-silence or a short loop that
 # continues for minutes (docs/model.md 7.1). Loops with more frames may be repeated phrases of the text. Normal speech

@@ -22,7 +22,7 @@ from runtime.device.interface import Stream
 from runtime.engine.audio.voice_encoders import VoiceEncoders
 from runtime.engine.cloned_voice import ClonedVoice, VoiceStreamState
 from runtime.errors import EngineDead, GenerationFailed, SpeechError
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import SAMPLE_RATE, BlendPart, Reference, VoicePrompt
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.interface import Stream
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.speaker_encoder import HOP
 from runtime.request import SAMPLE_RATE
 

@@ -16,13 +16,13 @@ from runtime.engine.capacity.probe import Weights
 from runtime.engine.capacity.weights import WeightsSelector, weights_name
 from runtime.engine.loading.registry import Registry
 from runtime.errors import SetUpError
-from runtime.model.adapters import describe_changes
-from runtime.model.checkpoint import DECODER, TALKER, find_local_source, find_source, public_name
-from runtime.model.composition import combine_adapters, compose_config
+from runtime.model.checkpoints.adapters import describe_changes
+from runtime.model.checkpoints.checkpoint import DECODER, TALKER, find_local_source, find_source, public_name
+from runtime.model.checkpoints.composition import combine_adapters, compose_config
+from runtime.model.checkpoints.files import CheckpointSource, unapplied_adapters
+from runtime.model.checkpoints.inspection import Download, Inspection, WeightsSummary, inspect, inspect_source
+from runtime.model.checkpoints.weights import read_adapters, require_finite
 from runtime.model.config import ModelConfig
-from runtime.model.files import CheckpointSource, unapplied_adapters
-from runtime.model.inspection import Download, Inspection, WeightsSummary, inspect, inspect_source
-from runtime.model.weights import read_adapters, require_finite
 from runtime.settings import EngineSettings, Settings
 
 DTYPES = (torch.bfloat16, torch.float32)

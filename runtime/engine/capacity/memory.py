@@ -18,12 +18,12 @@ from runtime.device.open_device import choose_code2wav_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.capacity.probe import Weights
 from runtime.errors import CheckpointTooLarge, DeviceMemory
-from runtime.model.checkpoint import DECODER, ENCODER, TALKER, have_same_contents
+from runtime.model.checkpoints.checkpoint import DECODER, ENCODER, TALKER, have_same_contents
+from runtime.model.checkpoints.inspection import Inspection
+from runtime.model.checkpoints.weights import is_exact, is_mapped
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import ModelConfig
-from runtime.model.inspection import Inspection
 from runtime.model.products import Linear, MappedEmbedding, low_precision_modules
-from runtime.model.weights import is_exact, is_mapped
 from runtime.settings import EngineSettings
 
 # Torch dtypes by their name in safetensors files.

@@ -21,7 +21,9 @@ from runtime.engine.capacity.weights import (
     can_auto_quantize,
     choose_real_time_weights,
 )
-from runtime.model.checkpoint import model_networks, speech_tokenizer_networks
+from runtime.model.checkpoints.checkpoint import model_networks, speech_tokenizer_networks
+from runtime.model.checkpoints.files import CheckpointSource, FileChoice
+from runtime.model.checkpoints.inspection import Inspection
 from runtime.model.config import (
     Code2WavConfig,
     DecoderConfig,
@@ -32,12 +34,10 @@ from runtime.model.config import (
     SpeechTokenizerConfig,
     TalkerConfig,
 )
-from runtime.model.files import CheckpointSource, FileChoice
-from runtime.model.inspection import Inspection
 from runtime.published import PUBLISHED, Published
 from runtime.request import SAMPLE_RATE, Layout, Mode
 from runtime.settings import EngineSettings
-from runtime.shared.speech_rate import FRAME_S
+from runtime.shared.text.speech_rate import FRAME_S
 
 READ_BYTES = 192 * 2**20  # Bytes of the weights that a measurement reads. This is more than the cache of a GPU holds.
 MATRIX = 3072, 1024

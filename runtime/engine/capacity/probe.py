@@ -30,13 +30,13 @@ from runtime.engine.capacity.timing import (
 )
 from runtime.engine.execution.frame import Frame
 from runtime.engine.execution.slots import SlotCache
+from runtime.model.checkpoints.weights import on_meta
 from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
 from runtime.model.config import DecoderConfig, ModelConfig
 from runtime.model.layers import RMSNorm
 from runtime.model.products import Conv, Linear, MappedEmbedding, lay_out, pack
 from runtime.model.talker import Talker
-from runtime.model.weights import on_meta
-from runtime.shared.speech_rate import FRAME_S
+from runtime.shared.text.speech_rate import FRAME_S
 
 Weights = tuple[torch.dtype, Quantization | None]  # Dtype and quantization of the talker and code predictor.
 

@@ -17,7 +17,7 @@ from runtime.device import Device
 from runtime.device.open_device import choose_dtype, choose_quantization
 from runtime.device.quantized import Quantization, supports_float16
 from runtime.engine.capacity.probe import Probe, Weights, weights_per_frame
-from runtime.model.checkpoint import choose_loaded_quantization
+from runtime.model.checkpoints.checkpoint import choose_loaded_quantization
 from runtime.model.config import ModelConfig
 from runtime.settings import EngineSettings
 

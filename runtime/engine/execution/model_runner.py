@@ -29,7 +29,7 @@ from runtime.engine.execution.prompt_batches import (
     WholeChunks,
 )
 from runtime.engine.execution.slots import SlotCache, copy_into
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.talker import NO_CODEC
 
 Slots = NDArray[np.int64]

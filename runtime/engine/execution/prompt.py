@@ -18,7 +18,7 @@ from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.execution.slots import copy_to_device
 from runtime.model.config import ModelConfig
 from runtime.model.talker import NO_CODEC, Talker
-from runtime.model.text_tokenizer import TextTokenizer
+from runtime.model.text.text_tokenizer import TextTokenizer
 from runtime.request import Layout, Mode
 
 # Minimum length of a cached prefix in positions. Copying fewer positions takes as long as prefilling them.

@@ -25,8 +25,8 @@ from runtime.engine.execution.slots import SlotInputs, merge_sampling_defaults
 from runtime.engine.loading.registry import Registry, RegistryEntry
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import SetUpError
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
-from runtime.model.weights import read_headers
+from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoints.weights import read_headers
 from runtime.request import Mode, Sampling
 from runtime.settings import Settings
 

@@ -15,11 +15,11 @@ from runtime.engine.capacity.weights import weights_name
 from runtime.engine.core import EngineCore
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import CheckpointUnusable, InvalidSetting, ModeNotServed
-from runtime.model.checkpoint import Checkpoint, find_source, fingerprint
-from runtime.model.composition import Composition, combine_adapters, compose_config
+from runtime.model.checkpoints.checkpoint import Checkpoint, find_source, fingerprint
+from runtime.model.checkpoints.composition import Composition, combine_adapters, compose_config
+from runtime.model.checkpoints.config_files import read_speech_tokenizer_config
+from runtime.model.checkpoints.files import CheckpointSource
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
-from runtime.model.config_files import read_speech_tokenizer_config
-from runtime.model.files import CheckpointSource
 from runtime.request import Mode, ModelCard, Sampling, SpeechRequest
 from runtime.settings import Limits
 

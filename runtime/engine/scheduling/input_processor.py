@@ -34,9 +34,9 @@ from runtime.errors import (
     UnsupportedLanguage,
     UnsupportedLayout,
 )
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.config import ModelConfig
-from runtime.model.text_tokenizer import TextTokenizer
+from runtime.model.text.text_tokenizer import TextTokenizer
 from runtime.request import (
     SAMPLE_RATE,
     BlendPart,
@@ -49,7 +49,7 @@ from runtime.request import (
     StopReason,
 )
 from runtime.settings import Limits
-from runtime.shared.speech_rate import expected_frames, is_another_text
+from runtime.shared.text.speech_rate import expected_frames, is_another_text
 
 # Smallest and largest seed that the device supports. Any other seed would make the whole batch fail.
 SEEDS = (0, 2**63 - 1)

@@ -33,10 +33,10 @@ from runtime.engine.scheduling.sequence import Sequence, SequenceState
 from runtime.engine.text.rules import frame_budget
 from runtime.engine.text.text_stream import Segment
 from runtime.errors import GenerationFailed, SpeechError
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.talker import Talker
 from runtime.request import Guard, StopReason
-from runtime.shared.speech_rate import min_frames
+from runtime.shared.text.speech_rate import min_frames
 
 log = logging.getLogger(__name__)
 

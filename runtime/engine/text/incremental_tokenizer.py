@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
-from runtime.model.text_tokenizer import TextTokenizer
-from runtime.shared.sentence_ends import SPOKEN
+from runtime.model.text.text_tokenizer import TextTokenizer
+from runtime.shared.text.sentence_ends import SPOKEN
 
 KOREAN_JAMO = range(0x1160, 0x1200)  # Korean vowels and final consonants, which combine with the letter before them.
 

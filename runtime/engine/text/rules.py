@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from runtime.errors import EmptyText, InvalidConfig, TextTooLong
-from runtime.model.text_tokenizer import TextTokenizer
+from runtime.model.text.text_tokenizer import TextTokenizer
 from runtime.settings import Limits
-from runtime.shared.speech_rate import expected_frames
+from runtime.shared.text.speech_rate import expected_frames
 
 # Maximum ratio of the actual to the expected duration of speech. A lower limit would cut off slow, emotional voices
 # (docs/model.md 7.1).

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Iterator
 
 from runtime.request import Split
-from runtime.shared.sentence_ends import MARK, SPOKEN, ends_sentence
-from runtime.shared.speech_rate import expected_frames, is_readable
+from runtime.shared.text.sentence_ends import MARK, SPOKEN, ends_sentence
+from runtime.shared.text.speech_rate import expected_frames, is_readable
 
 # Minimum number of letters in the first clause, which take about 1.3 s (as do 6 Chinese characters). The model speaks
 # each clause with a falling pitch and a pause at its end, so several shorter clauses would sound like a list.

@@ -15,8 +15,8 @@ from runtime.engine.text.incremental_tokenizer import IncrementalTokenizer
 from runtime.engine.text.rules import LongNumberSplitter, reject_control_tokens
 from runtime.engine.text.splitting import SegmentSplitter, find_final_end, find_sentence_end_after
 from runtime.errors import EmptyText, TextTooLong, UnreadableText
-from runtime.model.english_normalizer import has_footnote_marks
-from runtime.model.text_tokenizer import TextTokenizer
+from runtime.model.text.english_normalizer import has_footnote_marks
+from runtime.model.text.text_tokenizer import TextTokenizer
 from runtime.request import (
     DROPPED_STYLES,
     LEFT_OUT_SSML,
@@ -30,10 +30,10 @@ from runtime.request import (
     Split,
 )
 from runtime.settings import Limits
-from runtime.shared.inline_tags import InlineTags, Item, LeftOut, NoTag, Pause, has_tag
-from runtime.shared.scripts import find_unsupported_script
-from runtime.shared.sentence_ends import SPOKEN, TAIL_CHARS, may_end
-from runtime.shared.speech_rate import is_readable, is_speakable
+from runtime.shared.text.inline_tags import InlineTags, Item, LeftOut, NoTag, Pause, has_tag
+from runtime.shared.text.scripts import find_unsupported_script
+from runtime.shared.text.sentence_ends import SPOKEN, TAIL_CHARS, may_end
+from runtime.shared.text.speech_rate import is_readable, is_speakable
 
 # Maximum length in characters of a tag in a request without tags. Longer text in brackets is not searched for tags.
 _SHORT_TAG_CHARS = 100

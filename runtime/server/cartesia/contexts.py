@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from runtime.server.cartesia.schema import Generation
 from runtime.server.session.utterance import ChosenVoice, StreamedText, Utterance
-from runtime.shared.inline_tags import ReadText
-from runtime.shared.pcm_formats import PcmWriter
-from runtime.shared.word_times import WordTimes
+from runtime.shared.audio.pcm_formats import PcmWriter
+from runtime.shared.text.inline_tags import ReadText
+from runtime.shared.text.word_times import WordTimes
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -10,7 +10,7 @@ from runtime.errors import SpeechError
 from runtime.server.cartesia.contexts import Context
 from runtime.server.wire import Reply
 from runtime.shared.port.errors import cartesia_message
-from runtime.shared.word_times import TimedWords
+from runtime.shared.text.word_times import TimedWords
 
 _PARTIAL_STATUS = 206  # Status code of every message that is not an error.
 

@@ -24,7 +24,7 @@ from runtime.server.wire import (
     without_nulls,
 )
 from runtime.settings import Limits
-from runtime.shared.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
+from runtime.shared.audio.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 
 MAX_BUFFER_DELAY_MS = 3000  # Default buffer delay of Cartesia's API in milliseconds.
 

@@ -24,9 +24,9 @@ from runtime.server.session.dialect import Dialect, RecentNames
 from runtime.server.session.utterance import StreamedText
 from runtime.server.text.pronunciations import all_pronunciations
 from runtime.server.wire import SAMPLE_BYTES, split_pcm
-from runtime.shared.inline_tags import ReadText
-from runtime.shared.speech_rate import is_readable
-from runtime.shared.word_times import TimedWords, WordTimes
+from runtime.shared.text.inline_tags import ReadText
+from runtime.shared.text.speech_rate import is_readable
+from runtime.shared.text.word_times import TimedWords, WordTimes
 
 _IDLE_S = 300.0  # Idle timeout in seconds of Cartesia's API, which its clients expect.
 _MAX_SEGMENTS = 64  # Maximum number of segments that wait in a context.

@@ -18,9 +18,9 @@ from runtime.server.http.request_ids import request_id_of
 from runtime.server.http.speech import HttpSpeech, read_fields, server_sent_event
 from runtime.server.openapi.operations import SPEECH, describe_operation
 from runtime.server.wire import Reply, without_nulls
-from runtime.shared.encoding import FORMATS, Encoder, wav_header
-from runtime.shared.pcm_formats import PcmWriter
-from runtime.shared.word_times import WordTimes
+from runtime.shared.audio.encoding import FORMATS, Encoder, wav_header
+from runtime.shared.audio.pcm_formats import PcmWriter
+from runtime.shared.text.word_times import WordTimes
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
 _EXAMPLE = {"model_id": "sonic-3", "transcript": "Good morning.", "voice": {"mode": "id", "id": "alloy"}}

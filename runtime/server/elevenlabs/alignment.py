@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from runtime.shared.word_times import TimedWords
+from runtime.shared.text.word_times import TimedWords
 
 Character = tuple[str, float, float]  # A character with its start and end time in seconds.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from runtime.server.elevenlabs import alignment, messages
 from runtime.server.elevenlabs.output_formats import OutputFormat
 from runtime.server.wire import Reply
-from runtime.shared.pcm_formats import PcmWriter
-from runtime.shared.word_times import TimedWords
+from runtime.shared.audio.pcm_formats import PcmWriter
+from runtime.shared.text.word_times import TimedWords
 
 
 class AudioMessageEncoder:

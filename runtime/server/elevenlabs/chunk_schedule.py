@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtime.shared.sentence_ends import TAIL_CHARS, may_end
+from runtime.shared.text.sentence_ends import TAIL_CHARS, may_end
 
 # Default values of the field ``chunk_length_schedule`` in ElevenLabs' API.
 DEFAULT_SCHEDULE_CHARS = (120, 160, 250, 290)

@@ -10,8 +10,8 @@ from runtime.server.elevenlabs.chunk_schedule import ChunkSchedule
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.session.speech_fields import SynthesisOptions
 from runtime.server.session.utterance import Utterance
-from runtime.shared.inline_tags import ReadText
-from runtime.shared.word_times import WordTimes
+from runtime.shared.text.inline_tags import ReadText
+from runtime.shared.text.word_times import WordTimes
 
 _LEAD_S = 1.0  # Seconds of unplayed audio above which a sentence is not split.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from runtime.shared.encoding import FORMATS as CODED
-from runtime.shared.encoding import Encoder
-from runtime.shared.pcm_formats import PcmWriter
+from runtime.shared.audio.encoding import FORMATS as CODED
+from runtime.shared.audio.encoding import Encoder
+from runtime.shared.audio.pcm_formats import PcmWriter
 
 DEFAULT = "mp3_44100_128"
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from runtime.server.elevenlabs.pronunciation_rules import AliasRule
+from runtime.server.elevenlabs.pronunciations.rules import AliasRule
 from runtime.server.elevenlabs.schema import NEUTRAL
 
 _UNLIMITED = 2**31 - 1  # Value that means "unlimited" in ElevenLabs' API.

@@ -20,7 +20,7 @@ from runtime.server.text.pronunciations import MAX_DICTIONARIES, Pronunciations
 from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, check_frames, language_of, validate_fields, without_nulls
 from runtime.settings import Limits
-from runtime.shared.encoding import SPEEDS
+from runtime.shared.audio.encoding import SPEEDS
 
 # Ids of ElevenLabs' voices that are the default of clients such as LiveKit, or that appear in ElevenLabs' examples.
 PREMADE = (

@@ -29,7 +29,7 @@ from runtime.server.session.dialect import Dialect
 from runtime.server.session.utterance import StreamedText
 from runtime.server.text.pronunciations import all_pronunciations
 from runtime.server.wire import SAMPLE_BYTES, Reply, split_pcm
-from runtime.shared.inline_tags import ReadText
+from runtime.shared.text.inline_tags import ReadText
 
 
 class ElevenLabsSession(Dialect[Context]):

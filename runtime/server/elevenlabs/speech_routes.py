@@ -26,7 +26,7 @@ from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import SPEECH, describe_operation
 from runtime.server.session.dialogue import check_turn_text, check_turns, errors_of_turn
 from runtime.server.wire import Reply
-from runtime.shared.word_times import TimedWords
+from runtime.shared.text.word_times import TimedWords
 
 PATH = "/v1/text-to-speech/{voice_id}"
 DIALOGUE_PATH = "/v1/text-to-dialogue"

@@ -12,7 +12,7 @@ from runtime.server.elevenlabs.output_formats import OutputFormat
 from runtime.server.elevenlabs.schema import FileBody, resolve_voice, synthesis_options
 from runtime.server.http.speech import HttpSpeech, base64_json
 from runtime.server.wire import SAMPLE_BYTES, Reply
-from runtime.shared.word_times import TimedWords
+from runtime.shared.text.word_times import TimedWords
 
 # ElevenLabs declares application/json, but a client would then expect a single object.
 JSON_LINES = "application/x-ndjson"

@@ -27,7 +27,7 @@ from runtime.request import (
 from runtime.server.http.speech_stream import SpeechStream
 from runtime.server.session.dialogue import join_ends
 from runtime.server.wire import SAMPLE_BYTES
-from runtime.shared.word_times import TimedWords, WordTimes
+from runtime.shared.text.word_times import TimedWords, WordTimes
 
 # Function that creates the stream of a turn. Arguments: index of the turn, request of the turn.
 OpenStream = Callable[[int, SpeechRequest], SpeechStream]

@@ -14,7 +14,7 @@ from runtime.server.session.utterance import ChosenVoice, StreamedText, Utteranc
 
 
 class SentenceEncoder(Protocol):
-    """Interface of the audio encoder of one sentence (``runtime.shared.encoding.Encoder``).
+    """Interface of the audio encoder of one sentence (`runtime.shared.audio.encoding`).
 
     The audio file is the concatenation of the results of `add` and `finish`.
     """

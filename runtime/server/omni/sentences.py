@@ -14,8 +14,8 @@ import re
 
 from runtime.request import Split
 from runtime.settings import Limits
-from runtime.shared.sentence_ends import SPOKEN
-from runtime.shared.ssml import IN_TAG
+from runtime.shared.text.sentence_ends import SPOKEN
+from runtime.shared.text.ssml import IN_TAG
 
 _ENDS = {
     Split.SENTENCE: r"[.!?]\s+|[。！？…।॥؟]\s*",

@@ -33,7 +33,7 @@ from runtime.server.session.speech_fields import NO_RECORDING
 from runtime.server.session.utterance import ChosenVoice, StreamedText
 from runtime.server.text.pronunciations import all_pronunciations
 from runtime.server.wire import check_text
-from runtime.shared.inline_tags import last_style
+from runtime.shared.text.inline_tags import last_style
 
 _IDLE_S = 30.0  # Idle timeout in seconds, as in vLLM-Omni. The native API has a longer timeout.
 _MAX_CONFIG_BYTES = 4 * 2**20

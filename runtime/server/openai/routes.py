@@ -34,7 +34,7 @@ from runtime.server.voices.routes import OPEN_WEBUI_PATH
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import MODEL_ALIASES
 from runtime.server.wire import Reply
-from runtime.shared.encoding import FORMATS
+from runtime.shared.audio.encoding import FORMATS
 from runtime.shared.port.errors import trailing_slash_error
 
 log = logging.getLogger(__name__)

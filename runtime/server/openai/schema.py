@@ -19,8 +19,8 @@ from runtime.server.session.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_P
 from runtime.server.session.speech_fields import NO_RECORDING, SpeechFields
 from runtime.server.text.filter import FilterName
 from runtime.server.wire import Name, Text, VoiceFields, check_field_count, validate_fields, without_nulls
-from runtime.shared.encoding import BIT_RATE_RANGE, FORMATS, SPEEDS, VOLUME_RANGE
-from runtime.shared.loudness import LOUDNESS_RANGE_LUFS
+from runtime.shared.audio.encoding import BIT_RATE_RANGE, FORMATS, SPEEDS, VOLUME_RANGE
+from runtime.shared.audio.loudness import LOUDNESS_RANGE_LUFS
 
 STREAM_FORMATS = ("audio", "sse")
 FORMATS_WITH_LENGTH = ("wav", "flac")  # Formats whose header has the length of the audio, which many programs need.

@@ -18,10 +18,10 @@ from runtime.server.session.dialogue import check_turn_text, check_turns, errors
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import SAMPLE_BYTES, Reply, check_text
-from runtime.shared.encoding import Encoder
-from runtime.shared.loudness import normalize_loudness
+from runtime.shared.audio.encoding import Encoder
+from runtime.shared.audio.loudness import normalize_loudness
 from runtime.shared.port.errors import error_body
-from runtime.shared.word_times import TimedWords
+from runtime.shared.text.word_times import TimedWords
 
 SEEDS = 2**63
 _TURN_FIELDS = {

@@ -19,8 +19,8 @@ from runtime.server.text.pronunciations import Pronunciation, dictionary_for
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import check_text
 from runtime.settings import Limits
-from runtime.shared.sentence_ends import TAIL_CHARS, may_end
-from runtime.shared.speech_rate import is_readable, is_speakable
+from runtime.shared.text.sentence_ends import TAIL_CHARS, may_end
+from runtime.shared.text.speech_rate import is_readable, is_speakable
 
 
 class SpeechConfig(Protocol):

@@ -10,9 +10,9 @@ from runtime.markdown.growing import GrowingMarkdown
 from runtime.markdown.thoughts import GrowingThoughts
 from runtime.server.text.text_thread import sleep_if_throttled
 from runtime.settings import Limits
-from runtime.shared.inline_tags import ReadText
-from runtime.shared.pronouncing import Dictionary, GrowingPronunciation
-from runtime.shared.spelling import Spelling
+from runtime.shared.text.inline_tags import ReadText
+from runtime.shared.text.pronouncing import Dictionary, GrowingPronunciation
+from runtime.shared.text.spelling import Spelling
 
 FilterName = Literal["none", "markdown"]
 

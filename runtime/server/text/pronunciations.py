@@ -12,8 +12,8 @@ from runtime.pronunciations.dictionary import MAX_REPLACEMENT_CHARS, MAX_WORD_CH
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.wire import Name, StrictFields, Text
 from runtime.settings import Limits
-from runtime.shared.inline_tags import tag_pattern
-from runtime.shared.pronouncing import Dictionary, dictionary_of
+from runtime.shared.text.inline_tags import tag_pattern
+from runtime.shared.text.pronouncing import Dictionary, dictionary_of
 
 MAX_DICTIONARIES = 3  # Maximum number of dictionaries in a request.
 

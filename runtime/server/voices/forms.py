@@ -23,8 +23,8 @@ from runtime.request import SAMPLE_RATE
 from runtime.server.http.multipart import read_multipart
 from runtime.server.wire import language_of
 from runtime.settings import Limits
+from runtime.shared.audio.reference import read_reference
 from runtime.shared.names import checked_name, checked_tags, new_id
-from runtime.shared.reference import read_reference
 from runtime.shared.strict_json import parse_object
 from runtime.voices.other_files import DemoVoice, VoiceboxProfile, is_foreign_voice_file, read_foreign_voice_file
 from runtime.voices.recording_check import RecordingCheck, check_recording, prepare_recording, require_speech

@@ -41,11 +41,11 @@ from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.server.voices.voice_resolver import is_speaker
 from runtime.server.wire import Reply, code_of, decode
 from runtime.settings import OBJECTS, VOICES_AS, Limits
-from runtime.shared.confusables import find_confusable
 from runtime.shared.file_names import disposition, file_name
 from runtime.shared.names import is_blend
 from runtime.shared.port.errors import trailing_slash_error
 from runtime.shared.port.limits import whole_body
+from runtime.shared.text.confusables import find_confusable
 from runtime.voices.checks import Advice
 from runtime.voices.listing import VoiceFileProblem, file_name_of
 from runtime.voices.owner_libraries import OwnerLibrary

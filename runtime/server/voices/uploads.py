@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from runtime.errors import AddressRefused, BadReferenceAudio, MessageTooLarge, SpeechError
 from runtime.settings import Limits
+from runtime.shared.audio.reference import read_reference
 from runtime.shared.base64_text import decode_base64
 from runtime.shared.fetch import Fetcher
-from runtime.shared.reference import read_reference
 
 _OTHER_URL = re.compile(r"(?!data:)[a-z][a-z0-9+.-]{0,15}:", re.IGNORECASE)
 

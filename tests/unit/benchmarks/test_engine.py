@@ -17,7 +17,7 @@ from benchmarks.engine.lower_bounds import (
     prefill_cost,
     weights_of,
 )
-from runtime.model.config_files import read_model_config
+from runtime.model.checkpoints.config_files import read_model_config
 from tests.support.checkpoints.files import GENERATION, model_config
 from tests.support.checkpoints.published import LARGE
 

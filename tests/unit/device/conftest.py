@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from runtime.device.npu import NpuDevice
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from tests.conftest import FolderOf
 from tests.support.brief import cloner, designer, limit_code2wav_graphs, speaker
 from tests.support.npu_backend import NPU, register

@@ -19,9 +19,9 @@ from runtime.device.npu import NpuDevice
 from runtime.engine.execution.frame import Frame
 from runtime.engine.execution.sampling import gumbel_noise
 from runtime.engine.execution.slots import SlotCache
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
+from runtime.model.checkpoints.weights import on_meta
 from runtime.model.talker import Talker
-from runtime.model.weights import on_meta
 from tests.support.graph_lint import NotForGraphs, hands_off, linted
 from tests.support.npu_backend import NPU
 from tests.support.torch_npu_stand_in import StandIn

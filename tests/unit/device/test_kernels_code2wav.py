@@ -11,10 +11,10 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from runtime.device.kernels.convolution import ConvolutionTile, PackedConvolution, convolve, tile_for
-from runtime.device.kernels.residual_unit import PackedUnit, residual_unit, split_channels
-from runtime.device.kernels.snake import Snake
-from runtime.device.kernels.streams import PastInputs
+from runtime.device.kernels.code2wav.convolution import ConvolutionTile, PackedConvolution, convolve, tile_for
+from runtime.device.kernels.code2wav.residual_unit import PackedUnit, residual_unit, split_channels
+from runtime.device.kernels.code2wav.snake import Snake
+from runtime.device.kernels.code2wav.streams import PastInputs
 from tests.support import interpreting
 
 pytestmark = [

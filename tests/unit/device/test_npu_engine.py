@@ -25,7 +25,7 @@ from runtime.engine.execution.model_runner import PLAIN, SORTED, ModelRunner
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import NetworkSamplingParams, RequestSamplingParams, SlotInputs
 from runtime.errors import DeviceUnavailable
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf, Loaded
@@ -148,7 +148,7 @@ def test_half_precision_npu_codes_with_fused_attention_equal_cpu_codes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Packed weights are summed in another order than the library uses.
-    monkeypatch.setattr("runtime.model.checkpoint.pack", lambda module: None)
+    monkeypatch.setattr("runtime.model.checkpoints.checkpoint.pack", lambda module: None)
     checkpoint = load_checkpoint(str(folder_of("brief", "custom_voice")), CPU, torch.bfloat16)
     engine = engine_of(on_npu("brief", "custom_voice", torch.bfloat16), slots=4, device=npu)
     on_cpu = engine_of(checkpoint, slots=4, device=InFloat64())

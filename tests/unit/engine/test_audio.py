@@ -15,7 +15,7 @@ from runtime.device.interface import Stream
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.engine import Engine
 from runtime.engine.scheduling.scheduler import Code2WavChunk
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Finished, Layout, Mode, SpeechRequest, Split
 from runtime.settings import ModeSettings
 from tests.support.engines import (

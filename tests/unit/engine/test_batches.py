@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
 from tests.support.engines import (
     EventRecorder,

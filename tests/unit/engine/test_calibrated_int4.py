@@ -12,8 +12,8 @@ from runtime.device.calibrated_int4 import DAMPING, _fitted, _rounded, quantize_
 from runtime.device.quantized import GROUP_WEIGHTS, Int4, Quantization
 from runtime.engine.engine import Engine
 from runtime.engine.input_moments import measure_inputs
-from runtime.model.quantize import Moments
-from runtime.model.quantize import quantize as write
+from runtime.model.checkpoints.quantize import Moments
+from runtime.model.checkpoints.quantize import quantize as write
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
 from tests.support.engines import custom_voice, seeded, speak

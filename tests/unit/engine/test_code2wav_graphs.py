@@ -19,7 +19,7 @@ from runtime.engine.audio.code2wav_graphs import GraphShapes, split_frames
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.cloned_voice import ClonedVoice
 from runtime.errors import GenerationFailed, InvalidSetting
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.code2wav import Code2Wav
 from runtime.model.code2wav_interface import TorchCode2Wav
 from tests.support.late_device import LateDevice

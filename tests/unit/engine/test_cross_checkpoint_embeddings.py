@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.talker import Talker
 from runtime.request import Layout, SpeechRequest
 from tests.support.engines import cloned, core_of, custom_voice, engine_of, seeded, speak, speak_live, speak_together

@@ -11,7 +11,7 @@ import pytest
 
 from runtime.engine.engine import Engine
 from runtime.errors import EngineDead, InvalidSetting, ModeNotServed, Overloaded, UnknownVoice
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import (
     AudioChunk,
     Broken,

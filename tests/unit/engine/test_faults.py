@@ -19,7 +19,7 @@ from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
 from runtime.engine.execution.prompt import Prompt
 from runtime.errors import EngineDead, GenerationFailed
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Broken, Finished, Sampling, SpeechEvent
 from tests.support.engines import (
     EventRecorder,

@@ -7,7 +7,7 @@ import pytest
 
 from runtime.engine.engine import Engine
 from runtime.errors import Overloaded, QueueTimeout
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Mode, Queued, Started, StopReason
 from runtime.settings import Limits, ModeSettings
 from tests.support.engines import EventRecorder, VirtualClock, core_of, custom_voice, drain, engine_of, run_turns, speak

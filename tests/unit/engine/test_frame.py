@@ -23,7 +23,7 @@ from runtime.engine.execution.slots import (
     SlotCache,
     SlotInputs,
 )
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.layers import Operations
 from tests.conftest import Loaded
 from tests.support.engines import Codes

@@ -16,7 +16,7 @@ from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.execution.prompt import Prompt, build_prompt
 from runtime.engine.execution.sampling import gumbel_noise
 from runtime.engine.scheduling.input_processor import admit
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.talker import Talker
 from runtime.request import Layout, Sampling, SpeechRequest

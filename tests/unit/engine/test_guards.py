@@ -16,7 +16,7 @@ from runtime.device.interface import Stream
 from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, estimate_speech_frames
 from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, Split, StopReason
 from tests.support.engines import EventRecorder, core_of, custom_voice, drain, engine_of, run_turns, speak, streamed
 from tests.support.frames import Slots, change_frames, end_parts_after

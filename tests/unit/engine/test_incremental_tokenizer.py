@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from runtime.engine.text.incremental_tokenizer import IncrementalTokenizer
 from runtime.engine.text.text_stream import TextStream
 from runtime.errors import InvalidConfig
-from runtime.model.config_files import read_model_config
-from runtime.model.text_tokenizer import TextTokenizer
+from runtime.model.checkpoints.config_files import read_model_config
+from runtime.model.text.text_tokenizer import TextTokenizer
 from runtime.request import Split
 from runtime.settings import DEMO_CHECKPOINT, Limits
 from tests.support.checkpoints import TINY, write_checkpoint

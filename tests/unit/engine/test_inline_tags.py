@@ -13,7 +13,7 @@ import torch
 from runtime.engine.core import PAUSE_NOTE
 from runtime.engine.engine import Engine
 from runtime.errors import EmptyText, InvalidConfig, TagTooLong, UnreadableText
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import (
     DROPPED_STYLES,
     LEFT_OUT_SSML,

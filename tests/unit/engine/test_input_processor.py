@@ -24,7 +24,7 @@ from runtime.errors import (
     UnsupportedLanguage,
     UnsupportedLayout,
 )
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Layout, Reference, Sampling, SpeechRequest, Split
 from runtime.settings import Limits
 from tests.conftest import Loaded

@@ -12,7 +12,7 @@ from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.errors import NonFiniteOutput
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, SpeechRequest
 from tests.support.engines import (
     EventRecorder,

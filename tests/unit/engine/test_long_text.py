@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from runtime.engine.engine import Engine
 from runtime.engine.scheduling.input_processor import admit
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import SpeechRequest, Split
 from runtime.settings import Limits
 from tests.support.engines import core_of, custom_voice, engine_of, seeded, speak, speak_live, streamed

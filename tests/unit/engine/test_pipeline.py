@@ -13,7 +13,7 @@ import pytest
 from runtime.device.interface import Graph, Stream
 from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Mode, Split, StopReason
 from runtime.settings import ModeSettings
 from tests.support.engines import (

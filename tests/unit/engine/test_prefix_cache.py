@@ -12,7 +12,7 @@ import torch
 from runtime.engine.execution.prefix_cache import PrefixCache
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import PromptPrefix
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Layout, Mode, SpeechRequest
 from tests.support.engines import cloned, core_of, engine_of, speak, voice_design
 

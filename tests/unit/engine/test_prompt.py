@@ -19,7 +19,7 @@ from runtime.engine.execution.prompt import (
     spoken_language,
 )
 from runtime.engine.scheduling.input_processor import admit
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.talker import NO_CODEC
 from runtime.request import Layout, Mode
 from runtime.settings import Limits

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from runtime.device.quantized import NativeTiles, Quantization, cpu_quantizations, quantized_bytes
 from runtime.engine.capacity.doctor import check_checkpoints, diagnose
 from runtime.engine.engine import Engine
-from runtime.model.checkpoint import Checkpoint, load_checkpoint, speech_tokenizer_networks
-from runtime.model.config_files import read_speech_tokenizer_config
+from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint, speech_tokenizer_networks
+from runtime.model.checkpoints.config_files import read_speech_tokenizer_config
+from runtime.model.checkpoints.weights import load_weights, on_meta
 from runtime.model.products import Linear
-from runtime.model.weights import load_weights, on_meta
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf, Loaded
 from tests.support.engines import custom_voice, engine_of, seeded, speak, speak_together
@@ -69,7 +69,7 @@ def test_every_talker_product_is_quantized_and_frees_its_original(rounded: Check
 def test_unquantized_weights_in_memory_are_bounded_by_the_core_count(
     folder_of: FolderOf, loaded: Loaded, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.model.weights.CORE_COUNT", cores)
+    monkeypatch.setattr("runtime.model.checkpoints.weights.CORE_COUNT", cores)
     others: list[int] = []
     with on_meta():
         talker = type(loaded("tiny", "custom_voice").talker)(loaded("tiny", "custom_voice").config)
@@ -93,7 +93,7 @@ def test_unquantized_weights_in_memory_are_bounded_by_the_core_count(
 
 def test_largest_modules_are_loaded_first(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end, no thread should load a large module while the others have no work."""
-    monkeypatch.setattr("runtime.model.weights.CORE_COUNT", 1)
+    monkeypatch.setattr("runtime.model.checkpoints.weights.CORE_COUNT", 1)
     folder, sizes = folder_of("tiny", "custom_voice"), list[int]()
 
     def finish(module: nn.Module) -> None:
@@ -112,7 +112,7 @@ def test_weights_are_equal_for_any_number_of_loader_threads(
     folder, engine = str(folder_of("tiny", "custom_voice")), torch.backends.quantized.engine
 
     def multiplied(cores: int) -> list[Tensor]:
-        monkeypatch.setattr("runtime.model.weights.CORE_COUNT", cores)
+        monkeypatch.setattr("runtime.model.checkpoints.weights.CORE_COUNT", cores)
         talker = load_checkpoint(folder, torch.device("cpu"), torch.float32, quantization=kind).talker
         return [linear(torch.ones(2, linear.in_features)) for linear in products(talker)]
 

@@ -16,11 +16,11 @@ from runtime.device.quantized import Quantization
 from runtime.engine.capacity.doctor import check_checkpoints, diagnose
 from runtime.engine.engine import Engine
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported, InvalidSetting, StorageFailed
-from runtime.model import weights
-from runtime.model.checkpoint import choose_loaded_quantization, load_checkpoint
-from runtime.model.inspection import inspect_folder
+from runtime.model.checkpoints import weights
+from runtime.model.checkpoints.checkpoint import choose_loaded_quantization, load_checkpoint
+from runtime.model.checkpoints.inspection import inspect_folder
+from runtime.model.checkpoints.quantize import quantize as write
 from runtime.model.products import MappedEmbedding
-from runtime.model.quantize import quantize as write
 from runtime.quantize import quantize
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf

@@ -23,7 +23,7 @@ from runtime.engine.core import EngineCore
 from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame
 from runtime.engine.execution.prompt import Prompt
 from runtime.errors import Busy, GenerationFailed
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Split, Started
 from runtime.settings import Limits
 from tests.support.engines import MAX_TICKS, EventRecorder, VirtualClock, core_of, custom_voice, engine_of

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from runtime.engine.engine import Engine
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Finished, Mode, SpeechEvent
 from runtime.server.session.commands import Append, AudioMessage, FinishText, ReadStoredVoice, Submit
 from tests.support.engines import MAX_TICKS, EventRecorder, VirtualClock, cloned, core_of, engine_of

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, estimate_speech_frames
 from runtime.engine.text.rules import frame_budget
 from runtime.request import Guard
-from runtime.shared.speech_rate import expected_frames
+from runtime.shared.text.speech_rate import expected_frames
 from tests.support.examples import examples
 
 SAMPLES = 1920  # Number of samples per frame.

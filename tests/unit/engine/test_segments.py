@@ -10,7 +10,7 @@ import pytest
 from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.errors import DoesNotFit
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, Split, StopReason
 from tests.support.engines import EventRecorder, assert_one_stream, core_of, custom_voice, engine_of, seeded, speak
 from tests.support.frames import Slots, change_frames

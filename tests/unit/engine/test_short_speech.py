@@ -10,9 +10,9 @@ import pytest
 
 from runtime.engine.engine import Engine
 from runtime.engine.scheduling.input_processor import retry_seed
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Guard, Sampling, SpeechRequest, Split, StopReason
-from runtime.shared.speech_rate import expected_frames, min_frames
+from runtime.shared.text.speech_rate import expected_frames, min_frames
 from tests.support.engines import GREEDY, EventRecorder, core_of, custom_voice, engine_of, speak, speak_live, streamed
 from tests.support.frames import end_parts_after
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from runtime.engine.text.splitting import CLAUSE_FRAMES, SegmentSplitter
 from runtime.request import Split
-from runtime.shared.speech_rate import expected_frames, is_readable
+from runtime.shared.text.speech_rate import expected_frames, is_readable
 from tests.support.examples import examples
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "api.md"

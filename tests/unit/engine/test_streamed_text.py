@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from runtime.engine.engine import Engine
 from runtime.engine.text.text_stream import TextStream
 from runtime.errors import EmptyText, InvalidConfig, SpeechError, TextTooLong
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Guard, Layout, SpeechRequest, Split, Started, StopReason, WaitingForText
 from runtime.settings import Limits
 from tests.conftest import Loaded

@@ -12,7 +12,7 @@ import torch
 
 from runtime.engine.engine import Engine
 from runtime.errors import ModeNotServed, ReferenceTooShort
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Mode, Reference, SpeechRequest, VoicePrompt
 from tests.conftest import FolderOf
 from tests.support.engines import EventRecorder, cloned, core_of, custom_voice, engine_of, speak, speak_together

@@ -6,7 +6,7 @@ import pytest
 
 from runtime.engine.text.rules import GRACE_FRAMES, LongNumberSplitter, frame_budget, validate_instruct, validate_text
 from runtime.errors import EmptyText, InvalidConfig, SpeechError, TextTooLong
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.settings import Limits
 
 LIMITS = Limits(max_text_chars=100, max_instruct_chars=20)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from runtime.engine.audio.voice_cache import VoiceCache, reference_key
 from runtime.engine.engine import Engine
 from runtime.errors import GenerationFailed, InvalidConfig, ModeNotServed, ReferenceTooShort, SpeechError
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Broken, Mode, Reference, SpeechRequest, StopReason, VoicePrompt
 from tests.support.engines import (
     EventRecorder,

@@ -13,7 +13,7 @@ from torch import Tensor
 from runtime.engine.audio.reference_prefill import ReferencePrefill
 from runtime.engine.audio.voice_encoders import VoiceEncoders
 from runtime.errors import SpeechError
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.code2wav import StreamState
 from runtime.request import Mode, VoicePrompt
 from tests.support.engines import EventRecorder, cloned, core_of, drain, engine_of, speak, speak_together

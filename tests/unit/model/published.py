@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from runtime.model.checkpoints.config_files import read_speech_tokenizer_config
 from runtime.model.config import SpeechTokenizerConfig
-from runtime.model.config_files import read_speech_tokenizer_config
 from tests.support.checkpoints import GENERATION
 
 DATA = Path(__file__).parent / "data"

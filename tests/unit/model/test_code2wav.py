@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from runtime.device import native
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.cloned_voice import ClonedVoice
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoints.weights import on_meta
 from runtime.model.code2wav import Code2Wav
 from runtime.model.code2wav_interface import to_s16
 from runtime.model.products import Conv, TransposedConv
-from runtime.model.weights import on_meta
 from runtime.settings import DEMO_CHECKPOINT
 from tests.conftest import FolderOf, Loaded
 from tests.unit.model.published import speech_tokenizer_config

@@ -16,11 +16,11 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from runtime.device import native
-from runtime.device.kernels import convolution, pointwise, residual_unit
-from runtime.device.kernels.convolution import ConvolutionTile
+from runtime.device.kernels.code2wav import convolution, pointwise, residual_unit
+from runtime.device.kernels.code2wav.convolution import ConvolutionTile
 from runtime.engine.audio.reference_prefill import ReferencePrefill
 from runtime.engine.execution.graphs import GraphPool
-from runtime.model.checkpoint import load_checkpoint
+from runtime.model.checkpoints.checkpoint import load_checkpoint
 from runtime.model.code2wav import Code2Wav
 from runtime.model.code2wav_interface import to_s16
 from runtime.model.packed_code2wav import PackedCode2Wav

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported
+from runtime.model.checkpoints.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.model.config import Code2WavConfig, DecoderConfig, SpeakerEncoderConfig, SpeechEncoderConfig, TalkerConfig
-from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.request import Layout, Mode
 from tests.conftest import FolderOf
 from tests.unit.model.published import DATA, VARIANTS, speech_tokenizer_config, write_configs

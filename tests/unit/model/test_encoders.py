@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.extent import masked_mean, pad_reflect, pad_replicate, zero_padding
 from runtime.model.speaker_encoder import FFT, MEL_MAX_HZ, slaney_filters
 from runtime.model.speech_encoder import PaddedConv

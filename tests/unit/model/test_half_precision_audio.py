@@ -9,7 +9,7 @@ from runtime.device import open_device
 from runtime.device.cpu import has_bfloat16_instructions
 from runtime.device.open_device import choose_code2wav_dtype
 from runtime.device.quantized import Quantization, supports_float16
-from runtime.model.checkpoint import load_checkpoint
+from runtime.model.checkpoints.checkpoint import load_checkpoint
 from tests.conftest import FolderOf
 
 CPU = torch.device("cpu")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from runtime.model.checkpoints.config_files import read_model_config
+from runtime.model.checkpoints.weights import on_meta, tensor_destinations
 from runtime.model.code2wav import Code2Wav
-from runtime.model.config_files import read_model_config
 from runtime.model.speaker_encoder import SpeakerEncoder
 from runtime.model.speech_encoder import SpeechEncoder
 from runtime.model.talker import Talker
-from runtime.model.weights import on_meta, tensor_destinations
 from runtime.request import Layout, Mode
 from tests.unit.model.published import VARIANTS, keys, speech_tokenizer_config, write_configs
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.settings import Limits
-from runtime.shared.speech_rate import expected_seconds
+from runtime.shared.text.speech_rate import expected_seconds
 from studio.presets import FOLDER, USES, Presets
 from studio.words import languages
 

@@ -8,7 +8,7 @@ import pytest
 
 from runtime.server.session.commands import Flush
 from runtime.settings import Limits
-from runtime.shared.sentence_ends import may_end
+from runtime.shared.text.sentence_ends import may_end
 from tests.unit.server.dialects import Clock, DialectDriver, cartesia, omni
 from tests.unit.server.native.driver import REFERENCE, Driver, ready
 

@@ -22,7 +22,7 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from runtime.errors import Overloaded, RateLimited
-from runtime.shared.book_container import MAX_COVER_BYTES, read_cover
+from runtime.shared.audio.book_container import MAX_COVER_BYTES, read_cover
 from studio.documents import values
 from studio.documents.reading import read
 from studio.documents.service import DocumentService, FairQueue

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from runtime.shared.encoding import AI_COMMENT, read_tags
-from runtime.shared.loudness import measure_loudness, true_peak
+from runtime.shared.audio.encoding import AI_COMMENT, read_tags
+from runtime.shared.audio.loudness import measure_loudness, true_peak
 from studio.store.exports import MAX_CLIPS
 from tests.support.keeping import pcm_of, samples, save, serving, visitor_client
 from tests.unit.studio.test_takes import refused

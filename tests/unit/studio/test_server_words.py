@@ -25,9 +25,9 @@ from runtime.request import (
     UNKNOWN_FIELDS,
     UNREAD_TAGS,
 )
-from runtime.shared.audio import NO_SOUND, SUPPORTED_FORMATS, UNSUPPORTED_FORMAT
-from runtime.shared.decode_child import TOO_LARGE
-from runtime.shared.decoding import CRASHED, TOO_SLOW
+from runtime.shared.audio.decode_child import TOO_LARGE
+from runtime.shared.audio.decoding import CRASHED, TOO_SLOW
+from runtime.shared.audio.samples import NO_SOUND, SUPPORTED_FORMATS, UNSUPPORTED_FORMAT
 from studio.words import languages, words
 from tests.support.errors import BY_CODE
 

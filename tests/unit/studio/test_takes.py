@@ -18,7 +18,7 @@ import soundfile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runtime.shared.encoding import AI_COMMENT, read_tags
+from runtime.shared.audio.encoding import AI_COMMENT, read_tags
 from studio.store.audio_files import outline
 from tests.support.examples import examples
 from tests.support.keeping import create_take, pcm_of, post, save, serving, visitor_client

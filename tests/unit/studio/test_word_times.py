@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
-from runtime.shared.word_times import TimedWords, divide_time_by_length, spans_of
+from runtime.shared.text.word_times import TimedWords, divide_time_by_length, spans_of
 from studio.aligning import plugin
 from studio.aligning.fitting import MisfitError, align_to_text, map_to_displayed_words
 from studio.aligning.service import MAX_WAITING, AlignmentService

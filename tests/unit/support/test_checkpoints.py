@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from benchmarks.common.texts import sentences, single_tokens
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
-from runtime.model.config_files import read_model_config
+from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoints.config_files import read_model_config
 from runtime.request import Finished, Sampling, StopReason
 from tests.support.checkpoints.draw import Array, Draw
 from tests.support.checkpoints.files import write_drawn

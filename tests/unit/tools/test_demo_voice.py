@@ -17,7 +17,7 @@ import torch
 
 from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.execution.prompt import Prompt, PromptInputs, build_prompt
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import Layout, Mode
 
 TEXT, INSTRUCT, REFERENCE_TEXT = "The harbour was quiet.", "A calm man.", "One, two, three, and the rest of it."

@@ -15,7 +15,7 @@ import torch
 
 from runtime.engine.engine import Engine
 from runtime.errors import ConsentRequired, InvalidConfig, VoiceFileInvalid
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Mode, SpeechRequest, VoicePrompt
 from runtime.server.voices.forms import VoiceForm, voice_from_form
 from runtime.settings import Limits

@@ -19,9 +19,9 @@ from runtime.engine.capacity import memory
 from runtime.engine.capacity.doctor import CheckResult, Diagnosis, check_checkpoints, diagnose
 from runtime.engine.capacity.probe import Probe, Weights, bytes_per_weight, weights_per_frame
 from runtime.errors import CheckpointMissing, CheckpointTooLarge, HubUnreachable, InvalidSetting, SetUpError
-from runtime.model.checkpoint import DECODER, TALKER, load_checkpoint
+from runtime.model.checkpoints.checkpoint import DECODER, TALKER, load_checkpoint
+from runtime.model.checkpoints.inspection import inspect_folder
 from runtime.model.config import ModelConfig
-from runtime.model.inspection import inspect_folder
 from runtime.model.products import MappedEmbedding, low_precision_modules
 from runtime.published import SPEECH_TOKENIZER_BYTES
 from runtime.settings import EngineSettings, Settings
@@ -278,7 +278,7 @@ def test_memory_mapped_embedding_table_is_not_counted_as_memory(folder: Path, mo
 
     table = load_file(folder / WEIGHTS)["talker.model.text_embedding.weight"]
     before = float32()
-    monkeypatch.setattr("runtime.model.weights.MIN_MAPPED_BYTES", table.nbytes)
+    monkeypatch.setattr("runtime.model.checkpoints.weights.MIN_MAPPED_BYTES", table.nbytes)
     lying = sum(
         4 * module.weight.numel()
         for module in inspect_folder(folder).networks[TALKER].modules()

@@ -19,7 +19,7 @@ from runtime.engine.loading import loader
 from runtime.engine.loading.loader import _expected_bytes
 from runtime.engine.loading.registry import RegistryEntry
 from runtime.errors import DeviceMemory
-from runtime.model.checkpoint import Checkpoint
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
 from tests.support.engines import core_of, engine_of

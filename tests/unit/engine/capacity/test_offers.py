@@ -15,8 +15,8 @@ from runtime.engine.capacity import offers
 from runtime.engine.capacity.memory import PROCESS_BYTES
 from runtime.engine.capacity.offers import GpuSpeed, estimate_published_checkpoints, inspect_published
 from runtime.engine.capacity.probe import Probe
+from runtime.model.checkpoints.inspection import inspect_folder
 from runtime.model.config import ModelConfig
-from runtime.model.inspection import inspect_folder
 from runtime.published import PUBLISHED, SPEECH_TOKENIZER_BYTES, Published
 from runtime.settings import EngineSettings
 from tests.unit.model.published import DATA, write_configs

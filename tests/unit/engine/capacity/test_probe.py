@@ -18,11 +18,11 @@ from runtime.engine.capacity.memory import tensor_bytes
 from runtime.engine.capacity.offers import inspect_published
 from runtime.engine.capacity.probe import Probe, bytes_per_weight, layer_size, parallel_frame_time, weights_per_frame
 from runtime.engine.capacity.timing import Run, Timing, cpu_threads, measure_runs, repeat_in_background
+from runtime.model.checkpoints.weights import on_meta
 from runtime.model.config import DecoderConfig, ModelConfig
 from runtime.model.layers import DecoderStack
 from runtime.model.products import Linear
 from runtime.model.talker import Talker
-from runtime.model.weights import on_meta
 from runtime.published import PUBLISHED
 from tests.support.timeouts import until
 

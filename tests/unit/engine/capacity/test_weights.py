@@ -17,8 +17,8 @@ from runtime.engine.capacity.offers import inspect_published
 from runtime.engine.capacity.probe import Probe, Weights
 from runtime.engine.capacity.weights import WeightsRtf, WeightsSelector, choose_real_time_weights
 from runtime.engine.engine import Engine
+from runtime.model.checkpoints.config_files import read_model_config
 from runtime.model.config import ModelConfig
-from runtime.model.config_files import read_model_config
 from runtime.published import PUBLISHED
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf

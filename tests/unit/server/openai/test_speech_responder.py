@@ -19,7 +19,7 @@ from runtime.server.openai.schema import read_batch, read_speech
 from runtime.server.openai.speech_responder import SpeechResponder
 from runtime.server.voices.voice_library import VoiceCard
 from runtime.settings import Settings
-from runtime.shared.loudness import measure_loudness
+from runtime.shared.audio.loudness import measure_loudness
 from tests.support.library import MemoryLibrary
 from tests.support.scripted_engine import ScriptedEngine, chunk, finished, started
 from tests.support.signals import voice

@@ -12,15 +12,15 @@ import pytest
 
 from runtime.engine.text.splitting import SegmentSplitter
 from runtime.markdown.growing import GrowingMarkdown
-from runtime.model.english_normalizer import StreamingNormalizer
+from runtime.model.text.english_normalizer import StreamingNormalizer
 from runtime.request import Split
 from runtime.server.omni.sentences import SentenceSplitter
 from runtime.settings import Limits
-from runtime.shared.inline_tags import InlineTags, tag_pattern
-from runtime.shared.pronouncing import GrowingPronunciation, dictionary_of
-from runtime.shared.scripts import find_unsupported_script
-from runtime.shared.sentence_ends import TAIL_CHARS, may_end
-from runtime.shared.spelling import Spelling
+from runtime.shared.text.inline_tags import InlineTags, tag_pattern
+from runtime.shared.text.pronouncing import GrowingPronunciation, dictionary_of
+from runtime.shared.text.scripts import find_unsupported_script
+from runtime.shared.text.sentence_ends import TAIL_CHARS, may_end
+from runtime.shared.text.spelling import Spelling
 from tests.support.least_times import least_times
 
 UNITS = (

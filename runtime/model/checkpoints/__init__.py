@@ -1,0 +1,1 @@
+"""Files of a checkpoint: download, inspection, weights, adapters and quantization."""

@@ -1,0 +1,208 @@
+"""Download of checkpoints from the Hub into its cache, with resume after interruptions.
+
+``snapshot_download`` of huggingface_hub cannot resume a download that another process began. Therefore weights are
+downloaded to ``blobs/HASH.incomplete`` by huggingface_hub's ``http_get``, which can resume, and verified by hash. Then
+``snapshot_download`` finds the weights in the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from filelock import Timeout
+from huggingface_hub import constants, hf_hub_url, snapshot_download
+from huggingface_hub.errors import HFValidationError, IncompleteSnapshotError
+from huggingface_hub.file_download import http_get
+from huggingface_hub.utils import WeakFileLock, build_hf_headers
+
+from runtime.errors import DownloadDamaged, HubRefused, HubUnreachable
+from runtime.model.checkpoints.config_files import read_model_config, read_speech_tokenizer_config
+from runtime.model.checkpoints.config_reader import read_json
+from runtime.model.checkpoints.files import SPEECH_TOKENIZER, choose_files, list_files
+from runtime.model.checkpoints.hub import SHA256_LENGTH, HubFile, HubListing, find_cached_copy, request_listing
+from runtime.model.checkpoints.hub_access import cache_folder, hub_errors
+from runtime.model.config import ModelConfig
+
+# Timeout in seconds for the lock of a file. Another process may hold the lock because it downloads the file.
+LOCK_TIMEOUT_S = 2.0
+# Number of bytes per write. A process that is killed loses the bytes of an unfinished write. With the library's default
+# of 10 MB, one write may take minutes.
+PIECE = 2**16
+
+constants.DOWNLOAD_CHUNK_SIZE = PIECE
+
+# Arguments: name of the step, number of downloaded bytes, total number of bytes.
+OnProgress = Callable[[str, int, int], None]
+
+
+def download_checkpoint(reference: str) -> Path:
+    """Download the missing files of a checkpoint, and return its folder in the Hub's cache.
+
+    If the Hub cannot be reached, a complete cached checkpoint is used.
+
+    Raises:
+        CheckpointMissing, CheckpointUnsupported, CheckpointInvalid: The checkpoint cannot be loaded.
+        HubRefused, HubUnreachable, DiskFull: The download failed.
+    """
+    try:
+        listed = request_listing(reference)
+    except HubUnreachable:
+        if (folder := _folder_here(reference)) is None:
+            raise
+        return folder
+    with hub_errors(reference):
+        return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
+
+
+def _folder_here(reference: str) -> Path | None:
+    """Return the cache folder of a checkpoint if it is complete."""
+    name, _, revision = reference.partition("@")
+    try:
+        folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
+    # The library reports an incomplete repository, because only the required files were downloaded.
+    except IncompleteSnapshotError as error:
+        folder = Path(error.snapshot_path)
+    except (OSError, HFValidationError):
+        return None
+    choice = choose_files(folder, list_files(folder), lambda path: read_json(folder / path))
+    return None if choice.problems else folder
+
+
+def fetch_config_files(listed: HubListing) -> ModelConfig:
+    """Download all files except the weights, and return the checkpoint's configuration.
+
+    The configurations are checked before the large download of the weights.
+
+    Raises:
+        CheckpointMissing, CheckpointInvalid: The checkpoint cannot be loaded.
+        HubRefused, HubUnreachable, DiskFull: The download failed.
+    """
+    folder = fetch_without_weights(listed)
+    read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
+    return read_model_config(folder)
+
+
+def fetch_without_weights(listed: HubListing) -> Path:
+    """Download all files except the weights, and return the checkpoint's cache folder.
+
+    Raises:
+        HubRefused, HubUnreachable, DiskFull: The download failed.
+    """
+    with hub_errors(listed.name):
+        return Path(snapshot_download(listed.name, revision=listed.commit, allow_patterns=listed.names(weights=False)))
+
+
+def fetch_weights(listed: HubListing, on_progress: OnProgress) -> Path:
+    """Download the weights, and return the checkpoint's cache folder.
+
+    Another process can resume an interrupted download.
+
+    Raises:
+        HubRefused, HubUnreachable, DiskFull: The download failed. The next call resumes the download.
+        DownloadDamaged: The content does not match the Hub's hash.
+    """
+    for file in sorted((file for file in listed.files if file.is_weights), key=lambda file: file.size):
+        if listed.held(file) < file.size or not listed.blob(file).exists():
+            _fetch_file(listed, file, on_progress)
+        on_progress("fetching", listed.here, listed.size)
+    with hub_errors(listed.name):
+        return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
+
+
+def _fetch_file(listed: HubListing, file: HubFile, on_progress: OnProgress) -> None:
+    blob, part = listed.blob(file), listed.part(file)
+    lock = cache_folder() / ".locks" / listed.folder.name / f"{file.hash}.lock"
+    with hub_errors(listed.name):
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(lock, listed.name):
+            if blob.exists():
+                return
+            if same := find_cached_copy(file):
+                _link(same, blob)
+                return
+            if part.exists() and part.stat().st_size > file.size:
+                part.unlink()
+            before = listed.here - listed.held(file)
+
+            def count(got: int) -> None:
+                on_progress("fetching", before + got, listed.size)
+
+            with part.open("ab") as sink:
+                http_get(
+                    hf_hub_url(listed.name, file.path, revision=listed.commit),
+                    sink,
+                    resume_size=sink.tell(),
+                    headers=build_hf_headers(),
+                    expected_size=file.size,
+                    tqdm_class=_counting(count),
+                )
+            on_progress("checking", before + file.size, listed.size)
+            if _hash_of(part, file) != file.hash:
+                part.unlink()
+                raise DownloadDamaged(name=f"{listed.name}/{file.path}")
+            os.replace(part, blob)
+
+
+def _link(source: Path, blob: Path) -> None:
+    """Link or copy a cached file with the same content to the path `blob`."""
+    try:
+        os.link(source.resolve(), blob)
+    except OSError:
+        part = blob.with_name(f"{blob.name}.copy")
+        shutil.copyfile(source, part)
+        os.replace(part, blob)
+
+
+def _hash_of(path: Path, file: HubFile) -> str:
+    sha256 = len(file.hash) == SHA256_LENGTH
+    digest = hashlib.sha256() if sha256 else hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
+    with path.open("rb") as source:
+        while piece := source.read(64 * PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _counting(on_progress: Callable[[int], None]) -> type[Any]:
+    """Return a progress bar class for http_get.
+
+    Args:
+        on_progress: Called with the number of downloaded bytes.
+    """
+
+    class Bar:
+        def __init__(self, *, initial: int = 0, **_: object) -> None:
+            self.got = initial
+            on_progress(self.got)
+
+        def update(self, more: int | float | None = 1) -> None:
+            self.got += int(more or 0)
+            on_progress(self.got)
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+            return None
+
+    return Bar
+
+
+@contextmanager
+def _alone(lock: Path, name: str) -> Iterator[None]:
+    file_lock = WeakFileLock(lock, timeout=LOCK_TIMEOUT_S)
+    try:
+        file_lock.__enter__()
+    except Timeout:
+        raise HubRefused(name=name, why="another program on this machine is fetching it now") from None
+    try:
+        yield
+    finally:
+        file_lock.__exit__(None, None, None)

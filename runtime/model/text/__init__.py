@@ -1,0 +1,1 @@
+"""Text normalization and tokenizer of the published checkpoints."""

@@ -1,0 +1,1 @@
+"""Pronunciation dictionaries in ElevenLabs' format."""

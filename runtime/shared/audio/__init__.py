@@ -1,0 +1,1 @@
+"""Decoding, encoding and loudness of audio, for the runtime and the studio."""

@@ -1,0 +1,1 @@
+"""Analysis of text before it is spoken: tags, replacements, sentence ends and word times."""

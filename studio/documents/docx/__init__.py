@@ -1,0 +1,1 @@
+"""DOCX reader, with styles, automatic numbers and symbol fonts."""

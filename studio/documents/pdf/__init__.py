@@ -1,0 +1,1 @@
+"""PDF reader, with the text rows of a page."""
