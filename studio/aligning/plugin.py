@@ -1,4 +1,4 @@
-"""Aligner interface, and discovery of installed aligners.
+"""Aligner interface.
 
 A package registers its function `align` as an aligner with these lines in pyproject.toml:
 
@@ -8,17 +8,13 @@ A package registers its function `align` as an aligner with these lines in pypro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studio.plugins import is_installed
-
 ENTRY_POINT_GROUP = "voicewright.aligners"
-BUILT_IN = "pocketsphinx"
 
 Placed = tuple[str, float, float]  # Word, start and end in seconds.
 
@@ -40,19 +36,3 @@ class Aligner(Protocol):
         Shapes: samples [N] float32, mono, peak around 1, at ``rate`` Hz.
         """
         ...
-
-
-def installed() -> list[tuple[str, Callable[[], Aligner]]]:
-    """Return pairs of the name and the loader of each installed aligner.
-
-    Third-party aligners are sorted by name and precede the built-in aligner.
-    """
-    others = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
-    found: list[tuple[str, Callable[[], Aligner]]] = [(point.name, point.load) for point in others]
-    return [*found, (BUILT_IN, _built_in)] if is_installed(BUILT_IN) else found
-
-
-def _built_in() -> Aligner:
-    from studio.aligning.sphinx import align
-
-    return align

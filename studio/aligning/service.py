@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 from runtime.shared.text.word_times import TimedWords
-from studio.aligning.plugin import installed
-from studio.aligning.worker import Aligned, align
+from studio.aligning.worker import Aligned, align, installed
 from studio.plugins import PluginWorker, WorkerBusyError
 
 log = logging.getLogger(__name__)

@@ -1,16 +1,21 @@
-"""Functions that run in the child process of the installed aligners."""
+"""Discovery of installed aligners, and functions that run in their child process."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.metadata import entry_points
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runtime.shared.text.word_times import TimedWords
 from studio.aligning.fitting import MisfitError, align_to_text
-from studio.aligning.plugin import Aligner, installed
+from studio.aligning.plugin import ENTRY_POINT_GROUP, Aligner
+from studio.plugins import is_installed
+
+BUILT_IN = "pocketsphinx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,22 @@ class Aligned:
     words: TimedWords | None = None
     by: str = ""
     faults: list[str] = field(default_factory=list)
+
+
+def installed() -> list[tuple[str, Callable[[], Aligner]]]:
+    """Return pairs of the name and the loader of each installed aligner.
+
+    Third-party aligners are sorted by name and precede the built-in aligner.
+    """
+    others = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
+    found: list[tuple[str, Callable[[], Aligner]]] = [(point.name, point.load) for point in others]
+    return [*found, (BUILT_IN, _built_in)] if is_installed(BUILT_IN) else found
+
+
+def _built_in() -> Aligner:
+    from studio.aligning.sphinx import align
+
+    return align
 
 
 def align(samples: NDArray[np.float32], rate: int, text: str, language: str | None) -> Aligned:

@@ -1,4 +1,4 @@
-"""Interface and loading of speech recognisers.
+"""Interface of speech recognisers, and the setting that selects one.
 
 VOICEWRIGHT_TRANSCRIBER=my_recogniser:create selects this recogniser in my_recogniser.py on PYTHONPATH:
 
@@ -16,9 +16,7 @@ VOICEWRIGHT_TRANSCRIBER=my_recogniser:create selects this recogniser in my_recog
 
 from __future__ import annotations
 
-import pkgutil
 from dataclasses import dataclass
-from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -102,33 +100,3 @@ class Choice:
     def hub_id(self) -> str | None:
         """Return the Hub id of a model that can be downloaded, or None for other models."""
         return f"Systran/faster-whisper-{self.model}" if self.model in MODEL_BYTES else None
-
-    def load(self) -> Transcriber:
-        """Load and return the recogniser.
-
-        The call takes seconds, and may download a model. Exceptions of the recogniser propagate to the caller.
-        """
-        if self.model:
-            from studio.transcribing.whisper import Whisper
-
-            return Whisper(self.model, local_files_only=self.hub_id is not None)
-        # The named function may safely run, because only the operator can change this setting.
-        transcriber: Transcriber = pkgutil.resolve_name(self.setting)()
-        return transcriber
-
-
-def transcribe(choice: Choice, samples: NDArray[np.float32], language: str | None) -> dict[str, str | None]:
-    """Transcribe a recording with the chosen speech recogniser.
-
-    The service calls this function in its child process. Exceptions of the recogniser propagate to the caller.
-
-    Shapes: samples [N] float32, mono, 16 kHz.
-    """
-    transcriber = _loaded(choice)
-    transcript = transcriber.transcribe(samples, language)
-    return {"text": transcript.text.strip(), "language": transcript.language, "by": transcriber.name}
-
-
-@cache
-def _loaded(choice: Choice) -> Transcriber:
-    return choice.load()

@@ -19,7 +19,8 @@ from runtime.shared.audio.samples import DecodedAudio, resample
 from studio.errors import TranscriberBusy, TranscriberMissing, TranscriptionFailed
 from studio.plugins import PluginWorker, WorkerBusyError, code_of
 from studio.transcribing.model_download import ModelDownload
-from studio.transcribing.plugin import RATE_HZ, Choice, transcribe
+from studio.transcribing.plugin import RATE_HZ, Choice
+from studio.transcribing.worker import transcribe
 
 log = logging.getLogger(__name__)
 
