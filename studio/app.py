@@ -112,15 +112,9 @@ def build(
     forget = downloads.forget if downloads else None
     app.router.routes.extend(HostRoutes(runtime, settings, relay.key, forget).routes())
     app.router.routes.extend(RealVoiceRoutes(runtime, settings, downloads, plan).routes())
-    for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
+    for path, endpoint in [("/health", health), ("/studio/status", status)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
-    for prefix in ("/v1", "/tts"):  # Paths of the runtime's API and of Cartesia's API.
-        app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
-        app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
-    for path in ("/voices", "/pronunciation-dicts"):  # Two more routes of Cartesia's API.
-        app.add_route(path, relay.http, methods=HTTP_METHODS)
-        app.add_route(f"{path}/{{path:path}}", relay.http, methods=HTTP_METHODS)
-    app.add_route("/v2/voices", relay.http, methods=HTTP_METHODS)  # A route of ElevenLabs's API.
+    app.router.routes.extend(relay.routes())
     # OpenAPI document and documentation page of all routes above.
     app.router.routes += openapi_routes(relay, list(app.router.routes))
     app.router.routes += [

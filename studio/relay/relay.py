@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.asyncio.client import ClientConnection, connect
@@ -115,6 +116,18 @@ class Relay:
 
     async def aclose(self) -> None:
         await self.client.aclose()
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of the runtime's API at the studio's port."""
+        routes: list[BaseRoute] = [Route("/ready", self.http, methods=["GET", "HEAD"])]
+        for prefix in ("/v1", "/tts"):  # Paths of the runtime's API and of Cartesia's API.
+            routes.append(Route(f"{prefix}/{{path:path}}", self.http, methods=HTTP_METHODS))
+            routes.append(WebSocketRoute(f"{prefix}/{{path:path}}", self.websocket))
+        for path in ("/voices", "/pronunciation-dicts"):  # Two more routes of Cartesia's API.
+            routes.append(Route(path, self.http, methods=HTTP_METHODS))
+            routes.append(Route(f"{path}/{{path:path}}", self.http, methods=HTTP_METHODS))
+        routes.append(Route("/v2/voices", self.http, methods=HTTP_METHODS))  # A route of ElevenLabs's API.
+        return routes
 
     # --- Methods that forward HTTP requests.
 
