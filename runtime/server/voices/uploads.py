@@ -7,7 +7,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.errors import AddressRefused, BadReferenceAudio, MessageTooLarge, SpeechError
+from runtime.errors import AddressRefused, BadReferenceAudio, SpeechError
 from runtime.settings import Limits
 from runtime.shared.audio.reference import read_reference
 from runtime.shared.base64_text import decode_base64
@@ -45,9 +45,6 @@ def _bytes(ref_audio: str, limits: Limits, fetcher: Fetcher | None) -> bytes:
             )
         return fetcher.fetch(ref_audio, max_bytes=limits.max_upload_bytes)
     try:
-        data = decode_base64(ref_audio)
+        return decode_base64(ref_audio)
     except ValueError:
         raise BadReferenceAudio(why="it is not valid base64") from None
-    if len(data) > limits.max_upload_bytes:
-        raise MessageTooLarge(what="The recording", size=len(data), limit=limits.max_upload_bytes)
-    return data
