@@ -183,7 +183,7 @@ class SpeechRequest:
     open_text: bool = False  # True if the client will append more text.
     # True if EOS is banned until all text tokens are used. This applies only to the streaming layout (docs/model.md
     # 7.1).
-    holds_end: bool = False
+    bans_eos: bool = False
     acknowledged: bool = False  # True if the client acknowledges received audio with `SpeechEngine.ack_sent`.
     first_chunk_frames: int | None = None  # Number of frames in the first chunk, or None for the setting of the mode.
     # A background request is served only if there is no other request, and is cancelled when one arrives.

@@ -109,7 +109,7 @@ def request_for(
         reference=reference if mode is Mode.BASE else None,
         seed=seed,
         max_frames=frames,
-        holds_end=True,
+        bans_eos=True,
     )
 
 

@@ -17,12 +17,13 @@ class SamplingRules(NamedTuple):
     `apply_talker_rules` in execution/sampling.py is the reference implementation. `eos` and all ids below `codes` are
     allowed.
 
-    Shapes: seen [S, V] bool, ids sampled so far; penalty [S] float32; hold_until [S] int64, minimum number of frames.
+    Shapes: seen [S, V] bool, ids sampled so far; penalty [S] float32; eos_banned_until [S] int64, minimum
+    number of frames.
     """
 
     seen: Tensor
     penalty: Tensor
-    hold_until: Tensor
+    eos_banned_until: Tensor
     min_frames: int  # Minimum number of frames before EOS is allowed.
     eos: int
     codes: int

@@ -404,7 +404,7 @@ class EngineCore:
         inputs = SlotInputs(
             admission.settings,
             sequence.seed,
-            holds_end=sequence.request.holds_end,
+            bans_eos=sequence.request.bans_eos,
             is_cross_embedded=admission.is_cross_embedded,
         )
         slot = self.runner.slot_cache.allocate(inputs)

@@ -241,7 +241,7 @@ def voice_design(text: str = "Hello world, the old phone is slow.", **kwargs: An
 
 def streamed(text: str = "Hello world, the old phone is slow.", **kwargs: Any) -> SpeechRequest:
     """Return a request in the streaming layout that cannot end before all its text is used."""
-    return custom_voice(text, **{"layout": Layout.STREAMING, "holds_end": True, **kwargs})
+    return custom_voice(text, **{"layout": Layout.STREAMING, "bans_eos": True, **kwargs})
 
 
 def speak_live(

@@ -135,7 +135,7 @@ class Slots:
     frame: Tensor
     seen: Tensor
     penalty: Tensor
-    hold_until: Tensor
+    eos_banned_until: Tensor
 
     @classmethod
     def random(cls, generator: torch.Generator, slots: int, width: int) -> Slots:
@@ -157,7 +157,7 @@ class Slots:
             frame=torch.randint(0, 6, (slots,), generator=generator),
             seen=torch.rand(slots, width, generator=generator) < 0.3,
             penalty=torch.where(often(0.3), torch.tensor(1.0), uniform(0.7, 1.8)),
-            hold_until=torch.randint(0, 6, (slots,), generator=generator),
+            eos_banned_until=torch.randint(0, 6, (slots,), generator=generator),
         )
         return cls(**{name: getattr(known, name).to(DEVICE) for name in cls.__slots__})
 
@@ -168,7 +168,7 @@ class Slots:
 
     def rules(self, min_frames: int, eos: int, codes: int) -> SamplingRules:
         """Return the talker's sampling rules as an argument of the sampling kernel."""
-        return SamplingRules(self.seen, self.penalty, self.hold_until, min_frames, eos, codes)
+        return SamplingRules(self.seen, self.penalty, self.eos_banned_until, min_frames, eos, codes)
 
 
 def draw_reference(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: SamplingRules | None) -> Tensor:
@@ -181,7 +181,7 @@ def draw_reference(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, ru
     if rules is not None:
         allowed = torch.arange(width, device=logits.device) < rules.codes
         allowed[rules.eos] = True
-        hold = rules.hold_until[rows].clamp(min=rules.min_frames)
+        hold = rules.eos_banned_until[rows].clamp(min=rules.min_frames)
         scores = apply_talker_rules(scores, rules.seen[rows], rules.penalty[rows], frame, hold, allowed, rules.eos)
     level = BatchSamplingParams(
         temperature=slots.temperature[rows],

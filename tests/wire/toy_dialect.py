@@ -27,7 +27,7 @@ class ToyMessage(StrictFields):
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         cast = {"mode": resolved.mode, "voice": resolved.speaker, "reference": reference}
-        return SpeechRequest(text=text, seed=7, max_frames=40, acknowledged=True, holds_end=True, **cast)  # type: ignore[arg-type]
+        return SpeechRequest(text=text, seed=7, max_frames=40, acknowledged=True, bans_eos=True, **cast)  # type: ignore[arg-type]
 
 
 class ToyDialect(Dialect[Utterance[ToyMessage]]):

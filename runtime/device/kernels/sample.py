@@ -98,7 +98,7 @@ def _sample(
     finite,
     seen,
     penalty,
-    hold_until,
+    eos_banned_until,
     table,
     embedded,
     addresses,
@@ -150,7 +150,7 @@ def _sample(
         weight = tl.load(penalty + slot)
         before = tl.load(seen + slot * V + code, mask=inside, other=0) != 0
         scores = tl.where(before, tl.where(scores > 0, tl.div_rn(scores, weight), scores * weight), scores)
-        is_eos_banned = frame_number < tl.maximum(tl.load(hold_until + slot), MIN_FRAMES)
+        is_eos_banned = frame_number < tl.maximum(tl.load(eos_banned_until + slot), MIN_FRAMES)
         allowed = (code < CODES) | ((code == EOS) & (not is_eos_banned))
     warm = tl.div_rn(scores, tl.zeros_like(scores) + heat)
     keys = tl.where(allowed, _ordered(warm), MIN_KEY)

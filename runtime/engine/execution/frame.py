@@ -287,7 +287,7 @@ class Frame:
             scores = logits.float()
             sums.append(scores.sum(dim=-1))
             if codebook == 0:
-                eos, hold = config.codec_eos_token_id, slot_cache.hold_until[rows]
+                eos, hold = config.codec_eos_token_id, slot_cache.eos_banned_until[rows]
                 scores = apply_talker_rules(
                     scores, slot_cache.seen[rows], slot_cache.penalty[rows], frame, hold, self.allowed, eos
                 )
@@ -347,7 +347,7 @@ class Frame:
         rules = SamplingRules(
             slot_cache.seen,
             slot_cache.penalty,
-            slot_cache.hold_until,
+            slot_cache.eos_banned_until,
             MIN_FRAMES,
             config.codec_eos_token_id,
             config.codes,

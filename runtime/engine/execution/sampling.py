@@ -54,17 +54,17 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
 
 
 def apply_talker_rules(
-    logits: Tensor, seen: Tensor, penalty: Tensor, frame: Tensor, hold_until: Tensor, allowed: Tensor, eos: int
+    logits: Tensor, seen: Tensor, penalty: Tensor, frame: Tensor, eos_banned_until: Tensor, allowed: Tensor, eos: int
 ) -> Tensor:
     """Apply the repetition penalty to the logits of code 0, and ban early EOS and invalid ids.
 
     Shapes: logits [B, V] float32; seen [B, V] bool, True for ids sampled before; penalty [B] float32; frame [B] int64,
-    number of generated frames; hold_until [B] int64, number of frames before EOS is allowed, at least `MIN_FRAMES`;
-    allowed [V] bool, True for codes and EOS; result [B, V].
+    number of generated frames; eos_banned_until [B] int64, number of frames before EOS is allowed, at least
+    `MIN_FRAMES`; allowed [V] bool, True for codes and EOS; result [B, V].
     """
     penalised = torch.where(logits > 0, logits / penalty[:, None], logits * penalty[:, None])
     scores = torch.where(seen, penalised, logits).masked_fill(~allowed, -torch.inf)
-    is_eos_banned = frame < hold_until.clamp(min=MIN_FRAMES)
+    is_eos_banned = frame < eos_banned_until.clamp(min=MIN_FRAMES)
     scores[:, eos] = torch.where(is_eos_banned, -torch.inf, scores[:, eos])
     return scores
 

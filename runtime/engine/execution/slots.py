@@ -56,7 +56,7 @@ class SlotInputs:
     seed: int
     # Text ids that are added to the inputs of the next frames. After the last id, padding is added.
     trailing: list[int] = field(default_factory=list)
-    holds_end: bool = False  # True if EOS is banned until the frame whose input is the last text id (tts_eos).
+    bans_eos: bool = False  # True if EOS is banned until the frame whose input is the last text id (tts_eos).
     is_open: bool = False  # True if more text may arrive.
     # True if another checkpoint embeds the inputs (cross_checkpoint_embeddings.py).
     is_cross_embedded: bool = False
@@ -72,12 +72,12 @@ class SlotInputs:
         return len(self.trailing) + 1 if self.is_open else UNLIMITED_FRAMES
 
     @property
-    def hold_until(self) -> int:
+    def eos_banned_until(self) -> int:
         """Return the number of frames that must be generated before EOS is allowed.
 
-        With `holds_end`, EOS is banned until the talker has received all text. Otherwise the number is 0.
+        With `bans_eos`, EOS is banned until the talker has received all text. Otherwise the number is 0.
         """
-        if not self.holds_end:
+        if not self.bans_eos:
             return 0
         return UNLIMITED_FRAMES if self.is_open else len(self.trailing)
 
@@ -249,7 +249,7 @@ class SlotCache:
         self._reals = torch.ones((5, slots + 1), device=device)
         self.position = self._ints[0]  # Position of the input of the next frame.
         self.frame = self._ints[1]  # Number of generated frames.
-        self.hold_until = self._ints[2]  # Values of `SlotInputs.hold_until`.
+        self.eos_banned_until = self._ints[2]  # Values of `SlotInputs.eos_banned_until`.
         self.seed = self._ints[3]
         self.penalty = self._reals[0]
         self.talker_level = SamplingParamsCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
@@ -380,7 +380,7 @@ class SlotCache:
         if inputs.is_written:
             text_ids = copy_to_device(self.trailing.device, np.array(ids[: max(0, self.length - start)], np.int64))
             self.trailing[slot, start : start + len(text_ids)] = text_ids
-            self.hold_until[slot] = inputs.hold_until
+            self.eos_banned_until[slot] = inputs.eos_banned_until
 
     def release(self, slot: int) -> None:
         """Return a slot to the queue of free slots.
@@ -411,7 +411,7 @@ class SlotCache:
         The number of reals is even, because one copy of int64 numbers writes all columns.
         """
         settings = inputs.settings
-        ints, reals = [0, inputs.hold_until, inputs.seed], [settings.repetition_penalty]
+        ints, reals = [0, inputs.eos_banned_until, inputs.seed], [settings.repetition_penalty]
         for level, choice in ((self.talker_level, settings.talker), (self.predictor_level, settings.predictor)):
             ints += [choice.top_k or level.vocabulary, choice.greedy]
             reals += [choice.temperature, choice.top_p]

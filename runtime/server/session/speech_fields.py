@@ -248,7 +248,7 @@ class SpeechFields(VoiceFields):
             max_frames=self.frame_limit,
             split=Split.AUTO if self.split_granularity is None else Split(self.split_granularity),
             tags=self.tags,
-            holds_end=True,
+            bans_eos=True,
             acknowledged=True,
             first_chunk_frames=self.initial_codec_chunk_frames or None,
             notes=(*resolved.notes, *self.notes),
@@ -289,7 +289,7 @@ class SynthesisOptions:
             sampling=self.sampling,
             seed=self.seed,
             max_frames=self.max_frames,
-            holds_end=True,
+            bans_eos=True,
             acknowledged=True,
             notes=(*resolved.notes, *self.notes),
         )

@@ -61,7 +61,7 @@ def codes_of(engine: Any, request: SpeechRequest) -> list[list[int]]:
     [
         pytest.param({}, marks=pytest.mark.slow),
         pytest.param(seeded(3), marks=pytest.mark.slow),
-        {"layout": Layout.STREAMING, "holds_end": True},
+        {"layout": Layout.STREAMING, "bans_eos": True},
     ],
     ids=["greedy", "sampled", "streaming"],
 )
@@ -134,7 +134,7 @@ def test_prefix_cache_separates_requests_with_cross_embeddings(speaker_and_base:
 @pytest.mark.slow
 def test_streamed_text_works_with_cross_checkpoint_embeddings(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
     speaker, base = speaker_and_base
-    words = {"layout": Layout.STREAMING, "holds_end": True}
+    words = {"layout": Layout.STREAMING, "bans_eos": True}
     pieces, ticks = ["The old ", "phone is slow, ", "and the kettle is on."], [3, 5]
     recorder = speak_live(engine_of(speaker, base), styled(graft=True, **words), pieces, ticks)
     expected = speak_live(engine_of(grafted_by_hand(speaker, base), base), styled(**words), pieces, ticks)

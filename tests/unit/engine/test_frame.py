@@ -236,11 +236,11 @@ def test_released_slots_are_reused_in_the_order_of_the_device(
 
 def test_text_appended_before_the_prefill_is_not_lost(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
-    slot = slot_cache.allocate(SlotInputs(settings_of(0), 0, [1, 2], holds_end=True, is_open=True))
+    slot = slot_cache.allocate(SlotInputs(settings_of(0), 0, [1, 2], bans_eos=True, is_open=True))
     slot_cache.append_text(slot, [3], is_last=True)
     slot_cache.write([slot])
     assert slot_cache.trailing[slot, :4].tolist() == [1, 2, 3, slot_cache.pad]
-    assert (slot_cache.inputs[slot].text_frames, slot_cache.hold_until[slot]) == (UNLIMITED_FRAMES, 3)
+    assert (slot_cache.inputs[slot].text_frames, slot_cache.eos_banned_until[slot]) == (UNLIMITED_FRAMES, 3)
 
 
 @pytest.fixture
@@ -273,15 +273,15 @@ def test_end_token_is_blocked_until_the_last_text_frame_if_requested(eager: Chec
             runner, runner.slot_cache.allocate(SlotInputs(settings_of(0), 1, ids, **kwargs)), prompt
         )
 
-    assert end_of([1, 2, 3, 4, 5]) == 2  # Without `holds_end`, the row ends as in the reference implementation.
-    assert end_of([1, 2, 3, 4, 5], holds_end=True) == 5
-    assert end_of([1], holds_end=True) == 2
-    assert end_of([], holds_end=True) == 2
+    assert end_of([1, 2, 3, 4, 5]) == 2  # Without `bans_eos`, the row ends as in the reference implementation.
+    assert end_of([1, 2, 3, 4, 5], bans_eos=True) == 5
+    assert end_of([1], bans_eos=True) == 2
+    assert end_of([], bans_eos=True) == 2
 
 
 def test_speech_ends_only_after_its_text_is_finished(eager: Checkpoint) -> None:
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
-    slot = runner.slot_cache.allocate(SlotInputs(settings_of(0), 1, [1, 2, 3], holds_end=True, is_open=True))
+    slot = runner.slot_cache.allocate(SlotInputs(settings_of(0), 1, [1, 2, 3], bans_eos=True, is_open=True))
     assert not read(runner, slot, prompt).ended[0]
     assert not any(runner.step(np.array([slot])).result().ended[0] for _ in range(3))
     runner.slot_cache.append_text(slot, [4, 5, 6], is_last=True)
@@ -291,14 +291,14 @@ def test_speech_ends_only_after_its_text_is_finished(eager: Checkpoint) -> None:
 def test_restarted_slot_equals_a_newly_allocated_slot(speaker: Checkpoint) -> None:
     runner, prompts = runner_of(speaker), [prompt_of(speaker, serial, 20) for serial in (1, 2)]
     fresh = spoken(
-        runner, runner.slot_cache.allocate(SlotInputs(settings_of(0), 6, [3, 4], holds_end=True)), prompts[1], FRAMES
+        runner, runner.slot_cache.allocate(SlotInputs(settings_of(0), 6, [3, 4], bans_eos=True)), prompts[1], FRAMES
     )
-    slot = runner.slot_cache.allocate(SlotInputs(settings_of(0), 6, [5] * 7, holds_end=True, is_open=True))
+    slot = runner.slot_cache.allocate(SlotInputs(settings_of(0), 6, [5] * 7, bans_eos=True, is_open=True))
     spoken(runner, slot, prompts[0], 8)
     runner.slot_cache.restart(slot, [3, 4])
     assert runner.slot_cache.host_position[slot] == 0
     assert np.array_equal(spoken(runner, slot, prompts[1], FRAMES), fresh)
-    assert runner.slot_cache.hold_until[slot] == 2
+    assert runner.slot_cache.eos_banned_until[slot] == 2
 
 
 def test_batch_uses_the_sampling_settings_of_its_rows(speaker: Checkpoint) -> None:

@@ -192,7 +192,7 @@ def test_text_of_only_a_pause_gives_its_silence(engine: Engine, tags: str) -> No
 def test_text_streamed_by_letter_gives_the_same_codes(quick: Checkpoint, layout: Layout, ticks: int) -> None:
     engine = ending(quick, 20)  # Every segment has more frames than tokens, so no segment ends before its text.
     text = "Hello world. [excited] You speak [pause:500ms] slow. [neutral] The phone."
-    request = tagged(text, layout=layout, holds_end=layout is Layout.STREAMING)
+    request = tagged(text, layout=layout, bans_eos=layout is Layout.STREAMING)
     whole = speak(engine, request)
     recorder = speak_live(engine, request, list(text), [ticks] * len(text))
     assert_one_stream(recorder)

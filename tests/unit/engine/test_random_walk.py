@@ -79,7 +79,7 @@ class Stand:
         seeds = self.slot_cache.seed.numpy()[slots]
         self.made[slots] += 1
         frames = self.made[slots]
-        held = np.array([int(self.slot_cache.hold_until[slot]) for slot in slots]) >= frames
+        held = np.array([int(self.slot_cache.eos_banned_until[slot]) for slot in slots]) >= frames
         ended, finite = (frames > 3 + seeds % 17) & ~held, (seeds % 7 != 0) | (frames < 5)
         return FrameResult(np.stack([seeds, frames], axis=1), ended, finite)
 
@@ -129,7 +129,7 @@ class Walk(RuleBasedStateMachine):
         layout=st.sampled_from(Layout),
         split=st.sampled_from(Split),
         acknowledged=st.booleans(),
-        holds_end=st.booleans(),
+        bans_eos=st.booleans(),
     )
     def submit(
         self,
@@ -139,7 +139,7 @@ class Walk(RuleBasedStateMachine):
         layout: Layout,
         split: Split,
         acknowledged: bool,
-        holds_end: bool,
+        bans_eos: bool,
     ) -> None:
         recorder = EventRecorder()
         request = custom_voice(
@@ -150,7 +150,7 @@ class Walk(RuleBasedStateMachine):
             layout=layout,
             split=split,
             acknowledged=acknowledged,
-            holds_end=holds_end,
+            bans_eos=bans_eos,
         )
         try:
             ticket = self.engine.submit(request, recorder)

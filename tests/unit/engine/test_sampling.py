@@ -28,7 +28,7 @@ FEWEST = 10  # Minimum expected number of samples of a code that forms its own c
 SETTINGS: list[dict[str, Any]] = json.loads((DATA / "sampling.json").read_text(encoding="utf-8"))
 TRUTH = arrays("sampling")
 VOCAB, CODES, EOS = 1088, 64, 166
-# Value of `hold_until` for rows in which EOS is allowed from the first frame.
+# Value of `eos_banned_until` for rows in which EOS is allowed from the first frame.
 AT_ONCE = torch.zeros(1, dtype=torch.int64)
 
 per_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting["name"])
@@ -215,8 +215,8 @@ def test_end_token_block_can_be_extended_and_never_shortened() -> None:
     logits = torch.zeros(5, VOCAB)
     seen = torch.zeros(5, VOCAB, dtype=torch.bool)
     allowed = torch.ones(VOCAB, dtype=torch.bool)
-    made, hold_until = torch.tensor([4, 5, 6, 1, 2**40]), torch.tensor([5, 5, 5, 1, UNLIMITED_FRAMES])
-    scores = apply_talker_rules(logits, seen, torch.ones(5), made, hold_until, allowed, EOS)
+    made, eos_banned_until = torch.tensor([4, 5, 6, 1, 2**40]), torch.tensor([5, 5, 5, 1, UNLIMITED_FRAMES])
+    scores = apply_talker_rules(logits, seen, torch.ones(5), made, eos_banned_until, allowed, EOS)
     assert (scores[:, EOS] == -torch.inf).tolist() == [True, False, False, True, True]
 
 

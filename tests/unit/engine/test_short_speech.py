@@ -71,7 +71,7 @@ def test_other_segments_keep_their_seed_and_codes(speaking: Checkpoint) -> None:
 
 
 def test_streamed_segment_is_retried_after_its_text_is_complete(speaking: Checkpoint) -> None:
-    request = streamed(TEXT, max_frames=None, sampling=Sampling(), holds_end=False)
+    request = streamed(TEXT, max_frames=None, sampling=Sampling(), bans_eos=False)
     for recorder in (
         speak(ending(speaking, SHORT, ENOUGH), request),
         speak_live(ending(speaking, SHORT, ENOUGH), request, [TEXT]),

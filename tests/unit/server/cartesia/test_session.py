@@ -49,7 +49,7 @@ def test_complete_text_is_answered_with_cartesia_messages() -> None:
         "english",
     )
     assert request.mode is Mode.CUSTOM_VOICE
-    assert request.holds_end
+    assert request.bans_eos
     assert request.acknowledged
     driver.dialect.on_speech(1, Queued(0))
     driver.start(1)

@@ -181,7 +181,7 @@ def test_every_configuration_field_reaches_the_request() -> None:
     assert (request.instruct, request.layout, request.seed) == ("softly", Layout.STREAMING, 2**60)
     assert request.max_frames == 10  # The client requests 11 tokens, of which the last token is EOS.
     assert (request.split, request.first_chunk_frames) == (Split.CLAUSE, 3)
-    assert (request.open_text, request.holds_end, request.acknowledged) == (True, True, True)
+    assert (request.open_text, request.bans_eos, request.acknowledged) == (True, True, True)
     assert request.sampling == Sampling(
         temperature=0.5, top_k=3, top_p=0.8, repetition_penalty=1.2, predictor_temperature=0.6,
         predictor_top_k=4, predictor_top_p=0.7, greedy=True,

@@ -124,7 +124,7 @@ def test_request_has_the_configured_fields() -> None:
     assert (request.mode, request.voice, request.language) == (Mode.CUSTOM_VOICE, "anna", "English")
     assert (request.instruct, request.seed, request.max_frames) == ("Softly.", 9, 20)
     assert (request.layout, request.first_chunk_frames, request.split) == (Layout.STREAMING, 2, Split.AUTO)
-    assert request.holds_end
+    assert request.bans_eos
     assert request.acknowledged
     assert not request.open_text
 

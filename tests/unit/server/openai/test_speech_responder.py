@@ -65,7 +65,7 @@ async def test_body_becomes_a_speech_request() -> None:
     assert (request.language, request.instruct, request.seed, request.max_frames) == ("English", "Softly.", 4, 49)
     assert (request.sampling.temperature, request.sampling.predictor_top_k, request.sampling.greedy) == (0.7, 9, True)
     assert (request.layout, request.split, request.first_chunk_frames) == (Layout.STREAMING, Split.CLAUSE, 3)
-    assert (request.holds_end, request.acknowledged, request.open_text) == (True, True, False)
+    assert (request.bans_eos, request.acknowledged, request.open_text) == (True, True, False)
 
 
 async def test_omitted_fields_use_engine_defaults() -> None:

@@ -39,7 +39,7 @@ def test_complete_text_is_one_request() -> None:
         "auto",
     )
     assert request.mode is Mode.CUSTOM_VOICE
-    assert request.holds_end
+    assert request.bans_eos
     assert request.acknowledged
 
 
