@@ -284,7 +284,7 @@ def _runtime(arguments: argparse.Namespace) -> int:
         print(json.dumps(asdict(checked) | {"fits_alongside": checked.fits_alongside}))
         return 0
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end_early)  # This handler handles the signal until the server installs its own handler.
+        signal.signal(number, _end_early)  # This handler is active until the server installs its own.
     from runtime.server.launch import launch
 
     server = override(settings.server, host=arguments.host, port=arguments.port, wyoming=arguments.wyoming)

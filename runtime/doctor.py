@@ -12,7 +12,7 @@ from runtime.settings import EngineSettings
 
 GB = 10**9
 COLUMN_CHARS = 20
-# Ratio of the compute time under the current load to the time without load, above which the machine counts as busy.
+# The machine counts as busy if a computation takes this many times as long as it would without other programs.
 BUSY_RATIO = 1.2
 MAX_LISTED = 12  # Maximum number of list items that are printed in one line. The option --json prints all items.
 

@@ -63,9 +63,8 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     Raises:
         SetUpError: The device is not available.
     """
-    from runtime.engine.capacity.offers import (
-        estimate_published_checkpoints,
-    )  # This import loads torch, which takes seconds.
+    # This import loads torch, which takes seconds.
+    from runtime.engine.capacity.offers import estimate_published_checkpoints
 
     with ThreadPoolExecutor(len(PUBLISHED)) as threads:
         listings = threads.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from runtime.errors import InvalidSetting
 
-GPU, NPU = "GPU", "NPU"  # Names of Ray resources.
+GPU, NPU = "GPU", "NPU"  # Names of the resources in Ray.
 # Ray resources that satisfy a device setting, in order of preference.
 _COUNTED_FOR = {"auto": (GPU, NPU), "cuda": (GPU,), "npu": (NPU,)}
 

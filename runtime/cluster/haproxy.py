@@ -46,7 +46,7 @@ MAX_COMMANDS_PER_LINE = 100  # Maximum number of commands per line on the admin 
 SET_ACCOUNT_HEADER = (
     f"    http-request set-header {ACCOUNT_HEADER} address:%[src] unless {{ req.hdr({ACCOUNT_HEADER}) -m found }}"
 )
-# Size of HAProxy's buffer for each direction. HAProxy can use only this first part of a body for routing.
+# Size of HAProxy's buffer for each direction. For routing, HAProxy can only read this part of a body.
 _BUFFER_BYTES = 16_384
 
 

@@ -61,7 +61,8 @@ class Ingress:
         self.replicas: dict[str, Replica] = {}
         self.loads: dict[str, Load] = {}
         self._server_names: dict[str, str] = {}  # Name of each replica's server, which is the same in all backends.
-        self._without_place: set[str] = set()  # Replicas without a free server entry. Each is logged once.
+        # Names of replicas for which HAProxy has no free server entry. Each name is logged once.
+        self._without_place: set[str] = set()
         self._sent: dict[str, tuple[object, ...]] = {}  # Last values that were sent to HAProxy, by server.
         self._voices: dict[str, str] = {}
         self._version = -1
@@ -104,7 +105,7 @@ class Ingress:
     async def __del__(self) -> None:
         if not hasattr(self, "_task"):
             return
-        # A draining ingress keeps its open connections and still adds new replicas.
+        # The ingress is not announced any more. It keeps its open connections and still adds new replicas to HAProxy.
         if self._announcing is not None:
             self._announcing.cancel()
             await asyncio.gather(self._announcing, return_exceptions=True)

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 # Number of attempts to start Ray. On a busy machine, Ray's processes may not start within Ray's own timeout of 30 s.
 ATTEMPTS = 2
 START_TIMEOUT_S = 120
-STOP_MARGIN_S = 4.0  # Additional time for replicas to stop after the drain.
+STOP_MARGIN_S = 4.0  # Seconds that replicas have after the drain timeout, before Ray is stopped.
 
 # Environment variables that must be set before Ray is imported.
 ENVIRONMENT = {

@@ -57,7 +57,8 @@ def runtime_environment(environment: Mapping[str, str], *, processors: float, pa
     """
     child_environment = dict(environment)
     if _THREADS in child_environment and not processors:
-        with suppress(OSError):  # Without /proc, the process that has set the variable is unknown.
+        # Without /proc, it is unknown if the parent has set the variable, so the variable is kept.
+        with suppress(OSError):
             entries = Path("/proc", str(parent), "environ").read_bytes().split(b"\0")
             if not any(word.startswith(f"{_THREADS}=".encode()) for word in entries):
                 del child_environment[_THREADS]
@@ -104,7 +105,8 @@ class RuntimeReplica:
 
             host = get_node_ip_address()
         own_variables = {"VOICEWRIGHT_ELSEWHERE_FILE": str(self._other_checkpoints_file)}
-        if self._settings.server.wyoming:  # The ingress opens and announces the public port of Wyoming.
+        # The ingress opens and announces the public Wyoming port. The replica's port is private.
+        if self._settings.server.wyoming:
             own_variables |= {"VOICEWRIGHT_WYOMING": f"tcp://{host}:0", "VOICEWRIGHT_WYOMING_ANNOUNCED": "no"}
         self._process = self._start(models, {**environment, **self._store.environment, **own_variables}, host)
         url = await asyncio.get_running_loop().run_in_executor(None, self._wait_until_ready)
@@ -162,7 +164,8 @@ class RuntimeReplica:
         server = self._settings.server
         return subprocess.Popen(  # noqa: S603  The command contains no user input.
             command,
-            stdin=subprocess.PIPE,  # The pipe is open while this process lives (runtime/shared/child.py).
+            # When this process ends, the pipe is closed, and then the runtime also ends (runtime/shared/child.py).
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={

@@ -152,7 +152,8 @@ class Mirror:
             was_there, was_here = self._synced.get(name, (None, None))
             is_there, is_here = remote.get(name), local.get(name)
             now: tuple[str, str] | None = None
-            if name != KEYS_FILE and is_here != was_here:  # Keys are copied only from the store to the local folder.
+            # Key files are copied from the store to the local folder, but never to the store.
+            if name != KEYS_FILE and is_here != was_here:
                 if is_here is None:
                     self._delete(name)
                 else:
@@ -225,7 +226,7 @@ class Mirror:
             part.write_bytes(self.files.cat_file(f"{self.root}/{name}"))
         except FileNotFoundError:
             return None
-        version = _version(part)  # The version does not change when the file is renamed.
+        version = _version(part)  # Renaming the file does not change its version.
         part.replace(path)
         return version
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from runtime.device.quantized import GROUP_WEIGHTS, MIN_SCALE, Int4
 
-# Fractions of the range of a group's weights that are tried as its quantized range. Weights outside are clamped.
+# Candidates for the quantized range of a group, as fractions of the range of its weights. Weights outside are clamped.
 RANGE_SHARES = (1.0, 0.95, 0.9, 0.85)
-REFINEMENTS = 2  # Number of least-squares fits of scale and offset to the rounded values.
+REFINEMENTS = 2  # Number of least-squares fits that compute scale and offset from the rounded values.
 DAMPING = 0.1  # Constant added to the diagonal of `moments`, as a fraction of the mean of the diagonal.
 
 

@@ -20,9 +20,9 @@ ResultT = TypeVar("ResultT")
 # Arguments: queries, keys, values, slot numbers of the batch, lengths.
 DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
-# Default of torch, which is read here before any code changes the number of threads.
+# Torch's default number of threads. It is read at import, before any code changes it.
 CORE_COUNT = torch.get_num_threads()
-# Networks with fewer parameters are small. A second thread does not make a small network faster.
+# Minimum number of parameters of a large network. In smaller networks, a second thread does not save time.
 SMALL = 100_000_000
 
 
@@ -149,7 +149,8 @@ class CpuDevice:
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
         # Query heads that share a key head are treated as query positions, which avoids a mask and a copy of the keys.
-        # Rows are computed one by one. In a batch, the longest row would change the last bits of the other rows.
+        # Rows are computed one by one, because in a batch the length of the longest row would change the last bits of
+        # the other rows.
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
         out = [
             F.scaled_dot_product_attention(

@@ -58,7 +58,7 @@ class SlotAttentionFunction(Protocol):
 class Graph(Protocol, Generic[ResultT]):
     """Captured graph of device operations, which can be replayed without Python code."""
 
-    result: ResultT  # Tensors at fixed addresses, which every replay overwrites.
+    result: ResultT  # Tensors with the results. Every replay writes to the same addresses.
 
     def replay(self) -> None:
         """Run the captured operations on the current stream."""
@@ -79,7 +79,7 @@ class Device(Protocol):
     # batches in which no row needs a sort (runtime/engine/execution/sampling.py).
     lean_sampling: bool
     pads_prompts: bool  # True if prompts are padded to the fixed shapes of captured graphs.
-    position_grain: int  # The number of positions of a slot is a multiple of this number.
+    position_grain: int  # The number of positions of a slot must be a multiple of this number.
 
     @property
     def unit_norm(self) -> Callable[[Tensor, float], Tensor] | None:

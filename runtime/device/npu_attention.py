@@ -14,21 +14,23 @@ from torch import Tensor
 
 from runtime.errors import AttentionRefused, DeviceUnavailable
 
-# Modes of the attention mask. In contrast to torch, the mask is True for keys to which a query does not attend.
-# Mode 0: the given mask is used. Without a mask, every query attends to every key. One new position whose keys are all
-# valid needs no mask.
+# Value of the operator's argument `sparse_mode` with which the operator applies the given mask. A mask is True for keys
+# to which a query does not attend, which is the opposite of torch. Without a mask, every query attends to every key. A
+# single new position whose keys are all valid needs no mask.
 EXPLICIT_MASK_MODE = 0
-# Mode 3: a causal mask that is aligned to the last query and key, for prefill chunks and the first pass of the code
-# predictor. Mode 2 would align it to the first query and key, which gives wrong results after cached keys.
+# Value of `sparse_mode` for a causal mask that is aligned to the last query and the last key. It is used for prefill
+# chunks and for the first pass of the code predictor. The value 2 would align the mask to the first query and the first
+# key, which is wrong if there are cached keys.
 BOTTOM_RIGHT = 3
-COMPRESSED_MASK_SIZE = 2048  # Width and height of the mask that mode 3 expects for any number of queries and keys.
+# Width and height of the mask that BOTTOM_RIGHT expects for any number of queries and keys.
+COMPRESSED_MASK_SIZE = 2048
 
-# Number of positions in a block that is read at once. A block of a key head of width 128 has 32 KiB.
+# Number of positions per block of the cache. The operator reads one block at a time, which has 32 KiB for a key head of
+# width 128.
 BLOCK_POSITIONS = 128
 
-Attend = Callable[
-    [Tensor, Tensor, Tensor, Tensor | None, int], Tensor
-]  # Arguments: q, k, v, attention mask, sparse mode.
+# Arguments: q, k, v, attention mask, sparse mode.
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None, int], Tensor]
 
 
 class NpuSlotAttention:

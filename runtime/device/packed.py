@@ -14,8 +14,8 @@ from torch import Tensor
 
 from runtime.device.cpu import CORE_COUNT, is_x86
 
-# Values of the minimum number of rows per product that are tried. oneDNN uses another algorithm for a single float32
-# row than for several rows.
+# Candidates for the minimum number of rows per product. oneDNN uses another algorithm for a single float32 row than for
+# several rows.
 MIN_ROWS = (1, 4)
 TESTED_ROWS = (1, 2, 3, 5, 8, 33)  # Numbers of rows that are compared in the test of batch invariance.
 WHOLE = 70

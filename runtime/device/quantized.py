@@ -78,7 +78,7 @@ class Int8:
         scales = torch.empty(len(weight), device=weight.device)
         # The divisor is a tensor, because CUDA implements a division by a Python number as an inexact multiplication.
         full = torch.tensor(float(MAX_INT8), device=weight.device)
-        # On a CPU, only as many rows are processed at a time as fit into the cache.
+        # On a CPU, only a few rows are processed at a time, so that they fit into the cache.
         count = CACHED_ROWS if weight.is_cpu else len(weight)
         for rows, into, scale in zip(*(torch.split(part, count) for part in (weight, values, scales)), strict=True):
             part = rows.float()

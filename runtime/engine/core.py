@@ -45,8 +45,8 @@ Clock = Callable[[], float]
 # Maximum number of prompts per prefill on a CPU. A batch of prompts is not faster than a sequence of single prompts,
 # and delays frames longer.
 CPU_PREFILLS = 2
-# Maximum number of frames, summed over all rows, in one Code2Wav call: 35 ms with the demo voice. A call with more
-# frames is not cheaper per frame.
+# Maximum number of frames, summed over all rows, in one Code2Wav call. With the demo voice, such a call takes 35 ms. A
+# call with more frames is not cheaper per frame.
 CPU_CODE2WAV_FRAMES = 4
 DEVICE_CODE2WAV_FRAMES = 512
 # Minimum fraction of the speaking rows that one Code2Wav call should contain. Chunks that are not urgent are delayed
@@ -484,7 +484,7 @@ class EngineCore:
             self._fail(slots)
             return
         for half in np.array_split(slots, 2):
-            while self.in_flight.wait():  # A row may end when its result is read.
+            while self.in_flight.wait():  # Read all earlier results first, because a result may end a row.
                 self.process_outputs()
             if len(remaining := half[self.table.speaking[half]]):
                 self._decode_step(remaining, began)

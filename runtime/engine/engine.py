@@ -160,7 +160,7 @@ class Engine:
         entry = entries[0]
         core = entry.core if all(needed.core for needed in entries) else None
         with self._lock:
-            # This check comes before the validation, which takes up to 0.1 s, so that a request without a place is
+            # The queue is checked before the validation, which takes up to 0.1 s. If the queue is full, the request is
             # refused fast.
             self._find_place(entry, request)
         admitted = None if core is None else self._admit(core, request)

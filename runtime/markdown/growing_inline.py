@@ -28,7 +28,8 @@ class GrowingInline:
 
     def __init__(self) -> None:
         self._held = ""  # Text that is held back. It starts with a mark that is still open.
-        # Character before the held text. Any letter is stored as the same letter, and any white space as a space.
+        # Character before the held text, which decides if a mark can open emphasis. Marks are stored as a full stop,
+        # and white space as an empty string.
         self._before = ""
         # True if a character was added since the last check that may complete a link or emphasis.
         self._has_news = False

@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from math import prod
 
-from runtime.model.checkpoints.config_reader import (
-    FieldNotes,
-)
+from runtime.model.checkpoints.config_reader import FieldNotes
 from runtime.request import Layout, Mode
 
 # Number of special tokens at the end of codec_embedding. Of these tokens, only EOS can be sampled (docs/model.md 4).

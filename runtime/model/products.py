@@ -30,7 +30,8 @@ from runtime.device.quantized import (
 )
 
 KERNEL_ROWS = 4  # Number of rows that a kernel processes at a time.
-# A sequence with at least this number of rows is multiplied separately, which avoids a copy.
+# Minimum number of rows of a sequence that is multiplied separately. Shorter sequences of a batch are copied into one
+# matrix.
 MIN_SEPARATE_PRODUCT_ROWS = 64
 
 

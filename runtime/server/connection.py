@@ -50,7 +50,8 @@ log = logging.getLogger(__name__)
 # Maximum length of messages that are processed on the event loop. Longer ones may take tens of milliseconds and are
 # processed on a worker thread.
 _MAX_INLINE_CHARS = 256
-# A client may have this number of reference recordings queued or being decoded. Above it, no input is read.
+# Maximum number of reference recordings of a client that are queued or being decoded. If there are more, no input is
+# read.
 _MAX_READING = 4
 
 

@@ -22,13 +22,14 @@ FULL_SCALE = 0.998
 MAX_CLIPPED_SHARE = 5e-4  # Maximum fraction of samples at full scale. A few single peaks do not exceed it.
 # Minimum difference in dB between the level of speech and the level of pauses. A recording in a quiet room has 40 dB.
 NOISY_DB = 20.0
-MIN_DECAY_DB = 16.0  # Minimum decay of the level within 80 ms. An echo fills the gaps between words.
+# Minimum decay of the level in dB within 80 ms. A smaller decay means echo, which fills the gaps between words.
+MIN_DECAY_DB = 16.0
 QUIET_DB = -40.0  # Minimum level of the speech in dB relative to full scale.
 SILENCE = 1e-5  # Level that replaces the level of digital silence (-100 dB).
 WORD_END_S = 0.1  # Seconds before and after detected speech that may still contain audio of a word.
 PAUSES_S = 0.2  # Minimum total seconds of pauses that are needed to measure the noise.
-# Duration in seconds and level relative to speech (-30 dB) of audio that is a pause although the network has detected
-# no pause there. Quieter audio within speech is shorter, such as the silence in a stop consonant.
+# Audio that the network has detected as speech counts as a pause if it is at least this long (in seconds) and this much
+# quieter than the speech (-30 dB). Quiet parts of normal speech are shorter, such as the silence in a stop consonant.
 QUIET_S, QUIET_RATIO = 0.2, 10 ** (-30 / 20)
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0

@@ -11,11 +11,12 @@ from runtime.request import SAMPLE_RATE
 # The histogram of the samples of one sign falls towards the peak. In a clipped recording it rises again at the level of
 # the clipping.
 HISTOGRAM_BINS = 40
-RISE_BINS = (1, 2, 4)  # Widths of the rise in bins. A codec spreads it.
-MIN_RISE_SHARE = 2e-4  # Minimum fraction of the samples in the rise.
-# Minimum number of samples in the rise, divided by the number in the same width below it. A limiter reaches 1.9.
+RISE_BINS = (1, 2, 4)  # Widths in bins that the rise may have, because a codec spreads it over several bins.
+MIN_RISE_SHARE = 2e-4  # Minimum number of samples in the rise, as a fraction of all samples.
+# Minimum ratio between the number of samples in the rise and the number in a range of the same width below it. A
+# limiter causes a ratio of at most 1.9.
 MIN_RISE = 2.2
-# Minimum of the same ratio if the peaks are flat. It is measured after a lossy codec.
+# Minimum of the same ratio if the peaks are flat, as measured after a lossy codec.
 MIN_FLAT_RISE = 1.3
 FLATNESS_LEVEL = 0.8
 # Minimum fraction of a peak's duration (at half of the highest level) that is above FLATNESS_LEVEL. A sine has 0.61.
@@ -26,7 +27,8 @@ DECAY_S = 0.08
 STEP_S, FRAME_S = 0.01, 0.02
 BANDS, LOWEST_HZ, HIGHEST_HZ = 12, 300.0, 6_000.0
 LOUD_DB = 15.0  # The decay is measured from frames that are at most this much quieter than the loud frames.
-MIN_RANGE_DB = 25.0  # Minimum level of the loud frames above the noise. The noise hides the decay in other bands.
+# Minimum level in dB of the loud frames above the noise. In other bands, the noise hides the decay.
+MIN_RANGE_DB = 25.0
 MIN_MEASURED_BANDS = 3
 
 

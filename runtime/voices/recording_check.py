@@ -127,10 +127,8 @@ def _activity(samples: NDArray[np.float32]) -> tuple[SpeechActivity, bool]:
 
     If the network finds too little speech, the windows are detected by loudness.
     """
-    from runtime.voices.speech_detector import (
-        # This import loads torch, which takes seconds. Most processes create no voices and do not need it.
-        find_speech,
-    )
+    # This import loads torch, which takes seconds. Most processes create no voices and do not need it.
+    from runtime.voices.speech_detector import find_speech
 
     speech = find_speech(samples)
     return (speech, True) if speech.seconds >= MIN_SPEECH_S else (detect_speech_by_level(samples), False)

@@ -198,7 +198,8 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
         "-m",
         "runtime.shared.child",
         *command,
-        stdin=asyncio.subprocess.PIPE,  # The pipe is open while this process lives (runtime/shared/child.py).
+        # When this process ends, the pipe is closed, and then the runtime also ends (runtime/shared/child.py).
+        stdin=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         stdout=stdout,
         env={**os.environ, "PYTHONPATH": path},

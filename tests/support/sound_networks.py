@@ -18,9 +18,8 @@ LOUDNESS = 0.2  # Standard deviation of the audio samples, whose maximum is 1.
 
 def published() -> Code2WavConfig:
     """Return the Code2Wav configuration of the published checkpoints (docs/model.md 1.3)."""
-    return Code2WavConfig(
-        codebook_dim=512, latent_dim=1024, hidden_size=512, head_dim=64, intermediate_size=1024
-    )  # All other values are the defaults.
+    # All other values are the defaults.
+    return Code2WavConfig(codebook_dim=512, latent_dim=1024, hidden_size=512, head_dim=64, intermediate_size=1024)
 
 
 def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) -> Code2Wav:

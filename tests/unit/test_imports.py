@@ -271,10 +271,8 @@ def test_modules_have_no_import_cycles() -> None:
         module: {found for name in imports_of(path) if (found := longest_module(name, modules)) not in (None, module)}
         for module, path in modules.items()
     }
-    for ends in (
-        dict(needs),
-        reversed_graph(needs),
-    ):  # The loop first removes modules that import no other module, and then modules that no other module imports.
+    # The loop first removes modules that import no other module, and then modules that no other module imports.
+    for ends in (dict(needs), reversed_graph(needs)):
         while free := [module for module in needs if not ends[module] & needs.keys()]:
             for module in free:
                 del needs[module]

@@ -120,7 +120,8 @@ def _decode_attention(
     """
     if PDL:
         if not INPUTS_READY:
-            # The wait comes first, so that the next kernel starts after the previous kernel has ended (see ``Fused``).
+            # The wait precedes the start of the next kernel, which may therefore assume that the previous kernel has
+            # ended (see ``Fused``).
             tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     row, kv_head = tl.program_id(0), tl.program_id(1)

@@ -186,7 +186,8 @@ def _finish(
     first = tl.load(codes + row * Q)
     stop = tl.load(positions + row) + (tl.load(counts + row) if COUNTED else 1)
     frames = tl.load(frame + slot) + 1
-    # Factor of the counters: 0 for the last slot, which is the scratch slot of padding rows, and 1 for other slots.
+    # Factor that keeps the counters of the scratch slot at 0. The scratch slot is the last slot, to which padding rows
+    # write.
     moves = (slot < S - 1).to(tl.int64)
     tl.store(position + slot, stop * moves)
     tl.store(frame + slot, frames * moves)

@@ -117,7 +117,7 @@ def _gemm_kernel(
     stretch: tl.constexpr = K // PARTS
     tile: tl.constexpr = BN * (1 + GATED)
     dtype = x.dtype.element_ty
-    row = tl.arange(0, tile)  # Indices of the weight rows in the tile, with the rows of the gate first.
+    row = tl.arange(0, tile)  # Indices of the tile's weight rows. Rows of the gate come first.
     row, n_mask = n0 + row % BN + row // BN * N, n0 + row % BN < N
     acc = tl.zeros((tile, BM), tl.float32)
     if PARTS == 1 or tile >= MANY_ROWS:
@@ -312,8 +312,9 @@ def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
 
 
 MAX_SMALL_ROWS = 64  # Maximum number of rows that a single program processes.
-# Tiles for int8 weights, used if a tuned tile has too few weight rows for the largest MMA instruction. WIDE is for
-# matrices with many outputs. SPLIT is for few outputs: it divides K to use more multiprocessors.
+# Tiles for int8 weights, which replace a tuned tile with too few weight rows for the largest MMA instruction. WIDE is
+# for matrices with many outputs. SPLIT is for matrices with few outputs: it divides K, so that more multiprocessors are
+# used.
 WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)
 MANY_OUTPUTS = 2048
 # Tiles for 65 to 128 rows, for up to 256 rows, and for more rows, keyed by the number of outputs, the number of inputs,

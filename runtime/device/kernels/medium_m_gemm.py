@@ -44,8 +44,8 @@ class MediumTiles(NamedTuple):
 
 
 Candidates = tuple[MediumTiles | None, ...]
-# Keys: number of outputs, number of inputs, True with a gate. Values: tiles for each of ROWS, measured on an H200, or
-# None if gemm.py is faster.
+# Keys: number of outputs, number of inputs, True if there is a gate. Values: tiles for each of ROWS, measured on an
+# H200, or None if gemm.py is faster.
 TILES: dict[tuple[int, int, bool], Candidates] = {
     (4096, 1024, False): (MediumTiles(16, 64, 4, 4), MediumTiles(32, 64, 4, 4), MediumTiles(32, 64, 4, 3)),
     (1024, 2048, False): (MediumTiles(16, 128, 4, 4), MediumTiles(16, 128, 4, 3), MediumTiles(16, 64, 8, 4)),
@@ -104,8 +104,8 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
     M, K = x.shape
     is_int8 = weight.itemsize < x.itemsize
     candidates = (EIGHT_BITS if is_int8 else TILES).get((len(weight) // (1 + gated), K, gated))
-    # Inputs in float32 are multiplied by gemm.py. On other GPUs than Hopper, the results of int8 products depend on the
-    # kernel (see `choose_tiles` in gemm.py).
+    # Float32 inputs are multiplied by gemm.py. So are int8 weights on GPUs other than Hopper, because there the last
+    # bits of the results differ between the two kernels (see `choose_tiles` in gemm.py).
     is_supported = pdl() and x.itemsize == 2 and (wgmma() or not is_int8)
     index = bisect_left(ROWS, M)
     if candidates is None or index >= len(candidates) or not is_supported:

@@ -47,8 +47,8 @@ class SmallTiles(NamedTuple):
     rows_resident: bool
 
 
-# Keys: number of outputs, number of inputs, True with a gate. Values: weight rows per program for one input row and for
-# more input rows, measured on an H200, or None if runtime/device/kernels/gemm.py is faster.
+# Keys: number of outputs, number of inputs, True if there is a gate. Values: weight rows per program for one input row
+# and for more input rows, measured on an H200, or None if runtime/device/kernels/gemm.py is faster.
 TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (4096, 1024, False): (32, 32),
     (1024, 2048, False): (16, 16),

@@ -21,7 +21,7 @@ from runtime.engine.execution.slots import copy_to_device
 from runtime.errors import InvalidSetting
 from runtime.model.code2wav_interface import ROW_COLUMNS, Code2WavNetwork
 
-Shape = tuple[int, int]  # Number of frames, batch size.
+Shape = tuple[int, int]  # Number of frames per row, number of rows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class GraphShapes:
 
 GRAPH_SHAPES = {
     Stream.FIRST_AUDIO: GraphShapes((1, 2, 4), (1, 2, 4, 8)),
-    # Audio of the first frames of new requests, decoded right after the prefill.
+    # Shapes for the first frames of new requests. Their audio is decoded right after the prefill.
     Stream.PROMPTS: GraphShapes((1,), (1, 2, 4, 8)),
     Stream.AUDIO: GraphShapes((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
 }

@@ -50,7 +50,8 @@ class Code2WavWorker:
 
     def __init__(self, prepare: Callable[[], None] = lambda: None, wake: Callable[[], None] = lambda: None) -> None:
         self.lock = threading.RLock()
-        # Function that each thread calls first. It is needed because torch's number of threads is a setting per thread.
+        # Function that each thread calls first. For example, it sets torch's number of threads, which is a setting per
+        # thread.
         self._prepare = prepare
         self._wake_engine = wake  # Function that is called after every task.
         # Waiting tasks by owner, with the most urgent task of each owner first.
@@ -104,7 +105,7 @@ class Code2WavWorker:
             while (run := self.next_task()) is not None:
                 run()
         elif new_tasks and new_tasks[0].is_urgent:
-            time.sleep(0)  # The GIL is released, because a listener waits for this audio.
+            time.sleep(0)  # Let another thread take the GIL and send this audio, because a listener waits for it.
 
     def next_task(self, takes: TaskFilter = accept_every_task) -> Callable[[], None] | None:
         with self.lock:

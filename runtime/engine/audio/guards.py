@@ -17,18 +17,19 @@ from runtime.shared.text.speech_rate import expected_frames
 # continues for minutes (docs/model.md 7.1). Loops with more frames may be repeated phrases of the text. Normal speech
 # after the last word has at most the end of that word and a breath.
 LOOP_FRAMES = np.arange(1, 9)
-# Minimum total length of a repeated loop: 40 frames are 3.2 s, or five repetitions of the longest loop. A vowel or a
-# pause may also repeat one code. A vowel after the last word is shorter than 3 s, and a long pause takes about 2 s (25
-# frames).
+# Minimum total length of a repeated loop: 3.2 s, which are five repetitions of the longest loop. Shorter repetitions
+# occur in normal speech: a long vowel (less than 3 s) and a long pause (2 s, or 25 frames) may also repeat one code.
 REPEATED_FRAMES = 40
-SILENT_FRAMES = 38  # Silence of 3 s, in frames. Pauses between paragraphs are shorter.
+# Minimum length in frames of the silence that counts as a runaway (3 s). Pauses between paragraphs are shorter.
+SILENT_FRAMES = 38
 # Minimum RMS of 16-bit samples that count as audible. Pauses of the embedded voice have less than -60 dBFS.
 MIN_AUDIBLE_RMS = 32768.0 * 10 ** (-55 / 20)
 
-# A complete text counts as spoken after the expected number of frames times this ratio. The embedded voice needs a
-# ratio of 0.8 to 1.4. A slower voice may still be speaking then, but only a loop or a pause of 3 s ends its speech.
+# A text is assumed to be completely spoken after its expected number of frames times this ratio. The embedded voice
+# needs a ratio of 0.8 to 1.4. A slower voice may still be speaking at this time, but only a loop or a silence of 3 s
+# ends its speech.
 SPOKEN_RATIO = 1.5
-SPOKEN_GRACE_FRAMES = 12  # Silence before the first word, in frames (1 s).
+SPOKEN_GRACE_FRAMES = 12  # Additional frames for the silence before the first word (1 s).
 
 
 # Maximum number of consecutive frames that meet a condition. The first eight values are for loops of 1 to 8 frames,
@@ -48,11 +49,11 @@ class RunawayDetector:
     # Index of the frame at which the last call has detected a runaway, or -1. Audio after this frame is cut.
     cut_at: int = -1
     _frames: int = 0
-    # Number of consecutive frames of each loop length, and of silence, in the order of MAX_RUN_FRAMES.
+    # For each limit in MAX_RUN_FRAMES, the current number of consecutive frames that meet its condition.
     runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(MAX_RUN_FRAMES), np.int64))
     # Recent codes of codebook 0. The initial value -1 differs from every code.
     _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(LOOP_FRAMES), -1))
-    # For each recent frame, the index of the last audible frame up to it.
+    # For each recent frame, the index of the last audible frame, which may be the frame itself.
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
     def check_frames(self, codes: NDArray[np.int64], pcm: bytes) -> Guard | None:

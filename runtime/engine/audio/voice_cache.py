@@ -28,7 +28,7 @@ from runtime.request import SAMPLE_RATE, BlendPart, Reference, VoicePrompt
 log = logging.getLogger(__name__)
 
 WARM_S = 1.0  # Duration in seconds of the noise that the warm-up encodes.
-MIN_SINE = 1e-3  # Minimum sine of the angle between two vectors. Below it, spherical interpolation is not used.
+MIN_SINE = 1e-3  # If the sine of the angle between two vectors is smaller, spherical interpolation is not used.
 
 
 def reference_key(reference: Reference) -> str:
@@ -42,7 +42,7 @@ def reference_key(reference: Reference) -> str:
         of = reference_key(part.reference).encode() if part.reference is not None else b""
         vector = b"" if part.x_vector is None else part.x_vector.tobytes()
         digest.update(repr(part.weight).encode() + of + vector)
-    # A prompt that was computed from other samples is the prompt of another voice.
+    # The key of a reference includes its prompt, because a prompt may have been computed from other samples.
     if (prompt := reference.prompt) is not None:
         digest.update(prompt.fingerprint.encode() + prompt.x_vector.tobytes())
         digest.update(b"" if prompt.codes is None else prompt.codes.tobytes())

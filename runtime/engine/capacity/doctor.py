@@ -96,7 +96,9 @@ class MemoryRow:
 
     dtype: str  # Name of the dtype, or int8 or int4.
     is_chosen: bool  # True if the settings select this row.
-    once: int  # Bytes of memory that do not depend on the number of slots: weights, and the process or its graphs.
+    # Bytes of memory that do not depend on the number of slots: the weights, and either the process (CPU) or its
+    # graphs.
+    once: int
     slot: int
     slots: int  # Number of slots if all allowed memory is used, or 0 if the checkpoint does not fit.
     # Estimated compute time divided by the duration of the speech, or None on a GPU and for small checkpoints.
@@ -111,7 +113,8 @@ class DeviceMemoryReport:
     device: str
     may_have: int
     free: int
-    rows: tuple[MemoryRow, ...]  # Empty if a configuration cannot be read.
+    # One row for each dtype or quantization. Empty if the checkpoint's configuration cannot be read.
+    rows: tuple[MemoryRow, ...]
 
 
 @dataclass(frozen=True, slots=True)

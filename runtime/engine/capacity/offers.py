@@ -39,9 +39,9 @@ from runtime.request import SAMPLE_RATE, Layout, Mode
 from runtime.settings import EngineSettings
 from runtime.shared.text.speech_rate import FRAME_S
 
-READ_BYTES = 192 * 2**20  # Bytes of the weights that a measurement reads. This is more than the cache of a GPU holds.
+READ_BYTES = 192 * 2**20  # Number of bytes of weights that a measurement reads, which exceeds the cache of every GPU.
 MATRIX = 3072, 1024
-LAUNCH_S = 1.0e-5  # Minimum time in seconds per layer on a GPU, which is the launch time of a small layer.
+LAUNCH_S = 1.0e-5  # Minimum time in seconds per layer on a GPU. A small layer takes as long as its kernel launches.
 SOUND_ROWS, SOUND_WIDTH = 640, 768  # Dimensions of Code2Wav's largest matrix product.
 CODE2WAV_FRAME_OPERATIONS = 5.2e9
 

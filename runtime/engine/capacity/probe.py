@@ -48,9 +48,11 @@ WEIGHT_VALUE = 0.01  # Value of every weight in a measurement. It avoids an over
 # Time steps per frame and channels of the two Code2Wav blocks that are measured. The first of the four blocks is
 # limited by memory and the third by computation.
 SOUND_UNITS = ((32, 768), (640, 192))
-# Time of all of Code2Wav relative to the two measured blocks, with torch operations. Measured values are 10.6 to 11.3.
+# Time of the whole Code2Wav network divided by the time of the two measured blocks, if both use torch operations.
+# Measured ratios are 10.6 to 11.3.
 CODE2WAV_TIME_RATIO = 11.0
-# Time of Code2Wav in C++ relative to the two measured blocks with torch's SnakeBeta. Measured values are 4.2 to 6.4.
+# The same ratio if the whole network runs in C++ and the two blocks use torch's SnakeBeta. Measured ratios are 4.2 to
+# 6.4.
 NATIVE_TIME_RATIO = 5.3
 
 
@@ -100,11 +102,12 @@ class Probe:
         code2wav = _sound_units(self._code2wav_dtype(weights))
         solo, batched = [], []
         frame().item()
-        for _ in range(TIMED_ROUNDS):  # Both kinds of rounds alternate, so that other processes slow both down equally.
+        # Rounds of both kinds alternate, so that other processes affect both kinds equally.
+        for _ in range(TIMED_ROUNDS):
             solo += measure_round(frame)
             with repeat_in_background(code2wav, self._thread_counts.sound):
                 batched += measure_round(frame)
-        # All threads wait for the same memory, so the slowdown of this thread's CPU time represents the slowdown of all
+        # All threads wait for the same memory. Therefore the slowdown of this thread's CPU time is the slowdown of all
         # threads.
         slowdown = min(run.processor for run in batched) / min(run.processor for run in solo)
         return Timing.of(solo), max(1.0, slowdown)

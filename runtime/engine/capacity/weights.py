@@ -28,8 +28,8 @@ AUTO = "auto"
 QUANTIZATIONS = (None, Quantization.INT8, Quantization.INT4)
 FLOAT16_NAME = "F16"  # Name of float16 in safetensors files.
 REAL_TIME = 1.0
-# Maximum estimated real-time factor at which no audio should be late. On Zen 4, long texts are 8 to 40 % slower than
-# the estimate, and the speed of a virtual machine varies by 25 %.
+# Maximum estimated real-time factor of weights that are chosen automatically. The margin is needed because long texts
+# are 8 to 40 % slower than the estimate (Zen 4), and the speed of a virtual machine varies by 25 %.
 SAFE_RTF = 0.7
 # Minimum number of weights that a frame reads for a quantization to be useful. Every CPU is fast enough for smaller
 # networks.

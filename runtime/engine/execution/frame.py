@@ -67,7 +67,7 @@ class Frame:
         target, fused = device.torch_device, device.fused(dtype)
         self.fused = fused
         self.ops = choose_operations(device, fused)
-        # On some devices, first frames are computed at the same time as other frames, so each kind has its own cache.
+        # Some devices compute first frames at the same time as other frames. Therefore each kind has its own cache.
         predictor = self.talker.code_predictor
         is_native = dtype is torch.float32 and runs_native(device)
         self.native_predictor = native_predictor(predictor) if is_native else None
@@ -365,7 +365,7 @@ class Frame:
                 rules if codebook == 0 else None,
                 None if embedded is None else EmbeddingLookup(tables.of(codebook), embedded, addresses[codebook]),
                 # The first sampling launch waits for all earlier work, such as the copy of the slot numbers. Later
-                # sampling launches may start early, because only `finish` writes the data that they read. `finish`
+                # sampling launches may start early, because the data that they read is only written by `finish`, which
                 # waits for the last sampling launch.
                 inputs_ready=codebook > 0,
             )

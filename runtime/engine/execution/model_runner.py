@@ -34,8 +34,8 @@ from runtime.model.talker import NO_CODEC
 
 Slots = NDArray[np.int64]
 
-# Numbers of positions per slot that attention can read. They are for devices on which attention cannot stop at the end
-# of each row.
+# Available numbers of positions that attention reads per slot, on devices where attention cannot stop at the end of
+# each row.
 SPANS = (512, 2048)
 # Sampling kinds, which are the last dimension of a graph's shape. PLAIN is for a top-k of at most MAX_UNSORTED_K
 # without top-p, and SORTED is for any top-k and top-p. A SORTED graph can also run PLAIN rows.
@@ -113,7 +113,8 @@ class ModelRunner:
         target, grain = device.torch_device, device.position_grain
         self.slot_cache = SlotCache(checkpoint.config, slots, length, target, dtype, grain)
         largest = next((size for size in DECODE_BUCKETS if size >= slots), slots)
-        # Available batch sizes for prompts. The largest one is the first size that is at least the number of slots.
+        # Batch sizes for prompts. The largest one is the first size in PROMPT_BATCH_SIZES that is not smaller than the
+        # number of slots.
         self._prompt_batch_sizes = [size for size in PROMPT_BATCH_SIZES if size < 2 * slots]
         config, talker = checkpoint.config, checkpoint.talker
         self.frame = Frame(
@@ -132,8 +133,7 @@ class ModelRunner:
         shapes = list(self._batches.shapes()) if self._pads else [(1, 1)]
         width, pieces = max(count * size for count, size in shapes), max(count for count, _ in shapes)
         self._embeds = torch.zeros((width, self.hidden_size), device=target, dtype=dtype)
-        # Places of a launch, which are documented in `PromptBatch`, and then the ids of its positions. One copy writes
-        # both.
+        # Values of a launch that one copy writes: first `PromptBatch.places`, then the ids of all positions.
         self._numbers = torch.zeros(5 * pieces + 2 * width, device=target, dtype=torch.int64)
         self._places, self._ids = self._numbers[: 5 * pieces].view(5, -1), self._numbers[5 * pieces :].view(-1, 2)
         self._embeds_ids = packs

@@ -28,7 +28,7 @@ PIECE_POSITIONS = 16
 # Total numbers of positions per launch. A graph is captured for each of them.
 POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)
 
-Inputs = Tensor | NDArray[np.int64]  # See `Prompt.inputs`.
+Inputs = Tensor | NDArray[np.int64]  # Embeddings or ids, as in `Prompt.inputs`.
 Chunk = tuple[int, int, Inputs]  # Slot, first position, and inputs of P positions.
 Shape = tuple[int, int]  # Number of pieces, positions per piece.
 

@@ -40,7 +40,7 @@ class RegistryEntry:
     composition: Composition
     waiting: WaitingQueue = field(default_factory=WaitingQueue)
     core: EngineCore | None = None
-    # Quantization of the weights. None means no quantization, or that it has not been chosen yet.
+    # Quantization of the weights. None means that there is no quantization, or that it has not been chosen yet.
     quantization: Quantization | None = None
     # Dtype of the talker and code predictor. Until the checkpoint is loaded, this is an estimate.
     dtype: torch.dtype = torch.float32

@@ -237,9 +237,8 @@ def admit(
     feeds_by_token = request.split is Split.AUTO or (request.split is Split.NONE and not request.open_text)
     by_token = layout is Layout.STREAMING and not frames and feeds_by_token
     is_one_segment, fitting_chars = request.split is Split.NONE, admission.max_chars(tokenizer)
-    max_chars = (
-        fitting_chars if is_one_segment else min(fitting_chars, admission.part_chars)
-    )  # The limit does not depend on the text.
+    # The maximum does not depend on the text.
+    max_chars = fitting_chars if is_one_segment else min(fitting_chars, admission.part_chars)
     stream_of = partial(
         TextStream,
         request.split,

@@ -19,15 +19,15 @@ MAX_BACKLOG_FRAMES = 64
 MAX_CHUNK_GROWTH = 4  # Maximum ratio between the numbers of frames of two successive chunks.
 FRAME_TIME_MARGIN = 3.0  # A frame may take up to this multiple of the time of recent frames.
 YIELD_BUSY_SHARE = 0.5  # Fraction of busy slots above which rows with much unplayed audio pause.
-# Fraction of the duration of a frame's audio. If a decode step takes less than this, a paused row does not make other
+# If a decode step takes less than this fraction of a frame's audio duration, a pause of one row would not make other
 # rows faster.
 FAST_STEP_SHARE = 0.25
 # Maximum time for a decode step and the Code2Wav call of one frame, as a fraction of the duration of the frame's audio.
 MAX_STEP_SHARE = 0.75
 LOW_BUFFER_S = 0.16  # Seconds of unplayed audio above which a row may be delayed.
 URGENT_FRAMES = (
-    # Maximum number of frames in an urgent chunk. The first chunk has one frame, and the second at most
-    # MAX_CHUNK_GROWTH.
+    # Maximum number of frames in an urgent chunk. It allows first chunks, which have one frame, and second chunks,
+    # which have at most MAX_CHUNK_GROWTH frames.
     MAX_CHUNK_GROWTH
 )
 

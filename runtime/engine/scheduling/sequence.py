@@ -130,7 +130,7 @@ class Sequence:
         self.table = table
         self.admitted = now
         table.has_acks[slot] = self.request.acknowledged
-        # With this value, the earliest request has priority before its first audio.
+        # Until its first audio, a request has its arrival time as its deadline, so earlier requests have priority.
         table.buffer_empty_at[slot] = self.arrived_at
         table.first_chunk[slot] = self.request.first_chunk_frames or mode.first_chunk_frames
         table.largest_chunk[slot] = mode.max_chunk_frames
@@ -185,7 +185,8 @@ class Sequence:
         if self.state is SequenceState.WAITING_FOR_TEXT:
             # All frames are decoded now, because the next text may arrive much later.
             table.text_limit[slot] = table.sampled[slot]
-        elif self.state is not SequenceState.DRAIN:  # `ended` is enough while a sequence drains.
+        elif self.state is not SequenceState.DRAIN:
+            # While a sequence drains, the scheduler ignores the text limit, because `ended` is True.
             table.text_limit[slot] = self.before + self.inputs.text_frames
 
     @property

@@ -35,7 +35,8 @@ from runtime.shared.text.scripts import find_unsupported_script
 from runtime.shared.text.sentence_ends import SPOKEN, TAIL_CHARS, may_end
 from runtime.shared.text.speech_rate import is_readable, is_speakable
 
-# Maximum length in characters of a tag in a request without tags. Longer text in brackets is not searched for tags.
+# Number of earlier characters that are searched for the start of a tag if the request does not enable tags. The search
+# only decides if the client gets a note about ignored tags.
 _SHORT_TAG_CHARS = 100
 
 

@@ -247,9 +247,8 @@ def resolve_folder(reference: str) -> Path:
     """
     if (folder := local_folder(reference)) is not None:
         return folder
-    from runtime.model.checkpoints.hub_download import (
-        download_checkpoint,  # This import is slow and is needed only for downloads.
-    )
+    # This import is slow and is needed only for downloads.
+    from runtime.model.checkpoints.hub_download import download_checkpoint
 
     return download_checkpoint(reference)
 

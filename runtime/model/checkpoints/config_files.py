@@ -37,7 +37,7 @@ from runtime.request import SAMPLE_RATE, Layout, Mode
 MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
 WRITABLE_QUANTIZATIONS = ("int8", "int4")  # Quantizations that `voicewright quantize` can write.
 ALPHABETS = ("ascii",)
-MAX_KIND_CHARS = 60  # Maximum number of characters of an unknown kind in an error message.
+MAX_KIND_CHARS = 60  # Maximum number of characters of an unknown model type in an error message.
 # Names of the field with the modes. If a configuration has both fields, the first one is used.
 MODE_FIELDS = ("voicewright_modes", "tts_model_type")
 # Fields in which transformers and MLX describe a quantization.

@@ -202,7 +202,8 @@ def _parallel_map(device: torch.device) -> Iterator[Callable[..., Iterator[None]
     before = torch.get_num_threads()
     with ThreadPoolExecutor(CORE_COUNT, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         yield pool.map
-    torch.set_num_threads(before)  # The initializer has also changed the number for threads that start later.
+    # Restore the number for threads that start later, which the initializer of the pool has also changed.
+    torch.set_num_threads(before)
 
 
 def _keep_table(

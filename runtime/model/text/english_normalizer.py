@@ -144,7 +144,8 @@ _NO_CUT_AFTER = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# Word before a punctuation mark at the end of the text, for which no rule needs both the word and the mark.
+# Pattern of a word before a final punctuation mark. The normalized form of such a word is final, because no rule needs
+# both the word and the mark.
 _MARK_AT_END = re.compile(r"(?<![^\s\"'(])(?!(?:dept|approx|prof|etc|www|https?)\b)[A-Za-z]?[a-z]{3,}(?=[.,;:!?]+\Z)")
 
 

@@ -131,7 +131,7 @@ def qwen2_tokenizer(files: TokenizerFiles) -> Tokenizer:
     tokenizer.pre_tokenizer = InTurn(
         [Split(Regex(PIECES), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
     )
-    # Added tokens are sorted by their id, because the library would otherwise number them without gaps.
+    # The library numbers added tokens in the order of this list. Therefore the list is sorted by the ids in the files.
     added = [token for token, _ in sorted(files.added.items(), key=lambda item: item[1])]
     tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in (*added, END_OF_TEXT)])
     return tokenizer

@@ -34,10 +34,9 @@ class Seekable(io.BytesIO):
 def main() -> None:
     """Decode the file on stdin and write the result to stdout."""
     confine(MEMORY_BYTES, CPU_S)
+    # These imports follow `confine`, because the limits must also apply to the import of FFmpeg.
     from runtime.errors import BadReferenceAudio
-    from runtime.shared.audio.ffmpeg_reader import (
-        read_any,
-    )  # FFmpeg must be imported before the limits apply.
+    from runtime.shared.audio.ffmpeg_reader import read_any
 
     limit_s = json.loads(sys.stdin.buffer.readline())["limit_s"]
     data = sys.stdin.buffer.read()

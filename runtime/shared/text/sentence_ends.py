@@ -118,7 +118,7 @@ def is_short(text: str, stop: int, following: str) -> bool:
     """
     found = WORD_BEFORE.search(text[max(0, stop - MAX_WORD_CHARS) : stop])
     word = found[0].lstrip(OPENERS) if found else ""
-    last = re.split("[.-]", word)[-1].lower()  # For example, the last part of "z.B" is "b", and that of "J.-P" is "p".
+    last = re.split("[.-]", word)[-1].lower()  # Last part of an abbreviation, such as "b" in "z.B" or "p" in "J.-P".
     return (
         (len(last) == 1 and _has_case(last))
         or (len(word) <= 2 and word.isdecimal())

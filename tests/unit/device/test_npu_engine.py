@@ -311,9 +311,8 @@ def test_failed_capture_is_logged_once_and_runs_without_a_graph(
     monkeypatch.setattr(NpuDevice, "capture", fails)
     with caplog.at_level(logging.WARNING):
         engine = engine_of(npu_speaker, slots=4, device=npu, dtype="float32")
-    record, _ = [
-        record for record in caplog.records if record.name == "runtime.engine.execution.graphs"
-    ]  # There is one record for frames and one for Code2Wav.
+    # There is one record for frames and one for Code2Wav.
+    record, _ = [record for record in caplog.records if record.name == "runtime.engine.execution.graphs"]
     failed = len(broken & set(range(len(asked))))
     assert f"capture failed for {failed} of {len(asked)}" in record.getMessage()
     assert "Cannot run aclop operators" in record.getMessage()

@@ -68,9 +68,8 @@ def test_owner_may_use_the_voice_names_of_other_owners(owner_libraries: OwnerLib
     assert owner_libraries.library_of("bert").add(create_voice("clara")).id not in {common.id, annas.id}
     with pytest.raises(VoiceNameTaken):
         owner_libraries.library_of("anna").add(create_voice("CLARA"))
-    found = owner_libraries.library_of("anna").find(
-        "clara"
-    )  # The owner's voice hides the shared voice with the same name.
+    # The owner's voice hides the shared voice with the same name.
+    found = owner_libraries.library_of("anna").find("clara")
     assert found is not None
     assert found.id == annas.id
 

@@ -87,7 +87,8 @@ TILES = (
 )
 MIN_PROGRAMS = 128  # Minimum number of programs that use all multiprocessors of a GPU.
 LINE = tl.constexpr(64)  # Number of 16-bit elements in a cache line.
-# Tile of products that also return sums of squares. All calls use the same tile, because each tile returns one sum.
+# Tile of products that also return sums of squares. These products return one sum per tile, and the kernel that adds
+# the sums expects a fixed tile width.
 NORM_TILE = ConvolutionTile(64, 16, 4, 6, 128)
 NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 

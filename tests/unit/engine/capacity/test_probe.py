@@ -61,9 +61,8 @@ def test_frame_time_of_the_engine_is_measured_once(weights: probing.Weights, mon
 
 def test_audio_decoding_on_its_own_core_costs_only_the_slowdown_of_frames() -> None:
     assert parallel_frame_time(frame=1.0, sound=0.4, slowdown=1.0) == 1.0
-    assert (
-        parallel_frame_time(frame=1.0, sound=0.4, slowdown=2.0) == 1.2
-    )  # Frames take twice as long while audio is decoded.
+    # Frames take twice as long while audio is decoded.
+    assert parallel_frame_time(frame=1.0, sound=0.4, slowdown=2.0) == 1.2
     assert parallel_frame_time(frame=0.2, sound=0.4, slowdown=1.0) == 0.4
     assert parallel_frame_time(frame=1.0, sound=0.4, slowdown=math.inf) == 1.4
 
