@@ -70,9 +70,9 @@ def test_product_equals_the_product_with_dequantized_weights(made: Made) -> None
     expected = rows @ weight.t()
     # Number of integer levels to which a row is rounded. On processors without VNNI, it is half of FULL.
     levels = product.levels if isinstance(product, DynamicInt8) else MAX_INT8
-    most = 0.012 * MAX_INT8 / levels  # Maximum relative rounding error of a row, also of one in bfloat16.
+    max_error = 0.012 * MAX_INT8 / levels  # Maximum relative rounding error of a row, also of one in bfloat16.
     for found, row in zip(product(rows), expected, strict=True):
-        assert away(found, row) < most
+        assert away(found, row) < max_error
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
