@@ -16,7 +16,7 @@
  * @property {Item} item
  * @property {number} place     index of the item's line in `ids`
  * @property {number} part      index of the item's segment in the line, or -1 for the silence before the line
- * @property {number} skipped   number of skipped samples of a pause. Takes are passed completely.
+ * @property {number} skipped   number of samples cut from the start of a pause; 0 for a take, whose start the player skips
  */
 
 import { errorOf } from '../common/api.js';
