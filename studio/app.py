@@ -90,7 +90,8 @@ def build(
         return unmatched_route_error(app.router.routes[:last], request.scope)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.downloads = downloads  # The first state that the page receives includes the downloads.
+    # The page reads this in its first request for the state, which also returns the downloads.
+    app.state.downloads = downloads
     app.state.drain = relay.drain
     app.add_middleware(VisitorCookies, visitors=stores.visitors)
     must = settings.visits.sign_in == "required"

@@ -257,11 +257,12 @@ class Downloads:
     async def _change(self) -> None:
         """Load the downloaded checkpoints, or keep the current ones if that fails."""
         self._become(DownloadState.CHANGING)
-        await self._settled()  # The host may be loading other checkpoints.
+        await self._settled()  # Wait until other checkpoints that the host has requested are loaded.
         before, bits_before = models_of(self._runtime.args), bits_of(self._runtime.args)
         models = await self._with_the_rest(before)
         if await self._load(models):
-            # Even after a second download, `restore_previous` loads the original checkpoints.
+            # Keep the checkpoints that were served before the first download, because `restore_previous` loads them
+            # even after a second download.
             if not self.record.before:
                 self.record.before, self.record.bits_before = before, bits_before
             self.record.serving = models

@@ -51,7 +51,7 @@ async def serve(settings: StudioSettings) -> int:
     """
     switch_often()
     if settings.runtime_url:
-        warn_of_unknown(os.environ)  # A child runtime logs this warning itself.
+        warn_of_unknown(os.environ)  # A runtime that the studio starts logs the same warning.
     else:
         # The runtime inherits this environment variable.
         os.environ.setdefault("VOICEWRIGHT_ACCOUNT_KEY", secrets.token_urlsafe(32))

@@ -14,7 +14,7 @@ from typing import Any
 
 from studio.actions import scripts, speech, voices
 
-Action = Callable[..., Awaitable[Any]]  # An async function whose first argument is a StudioClient.
+Action = Callable[..., Awaitable[Any]]  # Async function whose first argument is a StudioClient.
 
 ACTIONS: tuple[Action, ...] = (
     speech.speak,

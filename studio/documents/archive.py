@@ -84,7 +84,7 @@ class Archive:
             raise UnreadableError(TOO_LARGE)
         tags, samples = 0, b""
         for entry in entries:
-            with suppress(*_DAMAGES):  # `read` reports the damage later.
+            with suppress(*_DAMAGES):  # The method `read` reports the damage later.
                 markup = self._zip.read(entry)
                 tags += markup.count(b"<")
                 if len(samples) < SAMPLE_BYTES and b"\0" not in markup and not _is_utf8(markup):

@@ -28,7 +28,8 @@ UTF8_CHARS_PER_FAULT = 10
 CHARS_PER_CONTROL = 100
 UTF16_SAMPLE_BYTES = 8192
 
-# Short texts can be decoded in many encodings, so the detector's confidence is multiplied by these weights.
+# The confidence that the detector reports is multiplied by the following weights, because short texts can be decoded in
+# many encodings.
 _DEFAULT_ENCODING = "Windows-1252"  # Default encoding of HTML.
 _DEFAULT_WEIGHT = 1.1
 _RARE_WEIGHT = 0.6

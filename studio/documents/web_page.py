@@ -25,13 +25,14 @@ def read_web_page(data: bytes, omitted: OmittedContent) -> Document:
     except ImportError:
         raise UnreadableError(NO_EXTRACTOR) from None
     check_size(data)
-    text = decoded(data)  # `decoded` uses the encoding that the page declares, but trafilatura does not.
+    text = decoded(data)  # The function `decoded` uses the encoding that the page declares, but trafilatura does not.
     page = load_html(text)
     lists = {} if page is None else {_first_item(ordered): dict(ordered.attrib) for ordered in page.iter("ol")}
     article = None if page is None else bare_extraction(page, include_formatting=True, include_comments=False)
     if article is None or article.body is None:
         raise UnreadableError(EMPTY)
-    for ordered in article.body.xpath(".//list[@rend='ol']"):  # The conversion to HTML would remove the numbers.
+    # Set the tag and attributes of numbered lists, because the conversion to HTML would drop their numbers.
+    for ordered in article.body.xpath(".//list[@rend='ol']"):
         ordered.tag = "ol"
         ordered.attrib.update(lists.get(_first_item(ordered), {}))
     tree = convert_to_html(article.body)

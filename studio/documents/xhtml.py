@@ -144,7 +144,7 @@ def decoded(markup: bytes, encoding: str | None = None) -> str:
 
     These are tried in this order. If all of them fail, `encoding` is used, or the encoding is detected if it is None.
     """
-    for mark, name in (  # The marks of UTF-32 begin with those of UTF-16.
+    for mark, name in (  # UTF-32 comes before UTF-16, because its byte order marks begin with those of UTF-16.
         (codecs.BOM_UTF8, "utf-8-sig"),
         (codecs.BOM_UTF32_LE, "utf-32"),
         (codecs.BOM_UTF32_BE, "utf-32"),

@@ -182,7 +182,7 @@ def source_map(name: str) -> Joined:
     for source, part in enumerate(parts):
         is_next = int(source > 0)
         for number, _ in _lines(part):
-            # An entry has the column in the generated file. Then it has the source, the line and the column as
+            # An entry has four numbers: the column in the generated file, and the source, line and column as
             # differences from the previous entry.
             rows.append(f"A{_vlq(is_next)}{_vlq(number - before)}A")
             before, is_next = number, 0

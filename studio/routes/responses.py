@@ -134,7 +134,7 @@ def streamed_json(pieces: Iterable[bytes], size: int) -> Response:
     async def stream() -> AsyncIterator[bytes]:
         for piece in pieces:
             yield piece
-            await asyncio.sleep(0)  # Without this, a client that reads fast would block the other tasks.
+            await asyncio.sleep(0)  # Let other tasks run, which a client that reads fast would otherwise block.
 
     headers = {**PRIVATE, "cache-control": "no-store", "content-length": str(size)}
     return StreamingResponse(stream(), media_type="application/json", headers=headers)

@@ -31,7 +31,8 @@ from studio.store.store import Store
 from studio.store.takes import MAX_PAGE_SIZE, TakeQuery
 from studio.visitors.visitors import Visitors
 
-TAKE_CACHE_CONTROL = "private, max-age=86400, immutable"  # Browsers need not revalidate a take for a day.
+# For a day, browsers use a cached take without a request to the studio.
+TAKE_CACHE_CONTROL = "private, max-age=86400, immutable"
 
 
 class TakeRoutes(StoreRoutes):

@@ -65,7 +65,8 @@ class ChildProcess:
     async def ended(self) -> int:
         """Wait until the process ends and return its exit status."""
         code = await self._process.wait()
-        await asyncio.wait({self._listening}, timeout=LAST_OUTPUT_TIMEOUT_S)  # The last output may contain the reason.
+        # The last output of the process may contain the reason for its exit.
+        await asyncio.wait({self._listening}, timeout=LAST_OUTPUT_TIMEOUT_S)
         return code
 
     def kill(self) -> None:
@@ -203,7 +204,7 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
         stderr=asyncio.subprocess.PIPE,
         stdout=stdout,
         env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,  # Only this process receives Ctrl-C, and then ends the child.
+        start_new_session=True,  # Ctrl-C reaches only this process, which then ends the child.
         creationflags=NEW_GROUP,  # On systems without sessions, this flag keeps Ctrl-C from the child.
     )
 

@@ -134,7 +134,7 @@ class ChildRuntime:
                     backoff = FIRST_BACKOFF_S
                     continue
                 if self._lost_port:
-                    continue  # The next start chooses another port.
+                    continue  # Try again: the next start chooses another port.
                 if code == Exit.BAD_INPUT and not self.was_ready:
                     return code
                 if loop.time() - began > HEALTHY_S:

@@ -31,8 +31,8 @@ FLEETING = {"overlay", "tmpfs", "ramfs", "aufs"}
 
 log = logging.getLogger(__name__)
 
-# Column of each table that has the time of the last change. A visitor who does not return loses the data some time
-# after this.
+# Column with the time of the last change, by table. If a visitor does not return, the row is deleted some time after
+# it.
 LAST_CHANGES = {"scripts": "updated_at", "pronunciations": "updated_at", "preferences": "seen_at"}
 DAY_S = 86_400
 MAX_PREFERENCES = 64  # Maximum number of preferences of an owner.

@@ -29,7 +29,8 @@ from studio.visitors.voice_owners import CHECK_PATH, RUNTIME_DATA_PATHS, stores_
 
 RETRY_S = 2.0
 API = ("/v1/", "/tts/")
-VOICES_PATH = "/v1/audio/voices"  # POST requests to this path are not requests for speech.
+# Path to which voices are uploaded. A POST request to this path does not request speech.
+VOICES_PATH = "/v1/audio/voices"
 # Paths that are open without sign-in: parts of the page, status and the sign-in itself.
 _OPEN_PATHS = (
     "/studio/me",

@@ -130,7 +130,7 @@ class VisitorCookies:
         headers = Headers(scope=scope)
         known = self.visitors.token_of(headers)
         token = known or secrets.token_urlsafe(32)
-        # The application already needs the visitor, but the browser only gets the cookie with this response.
+        # Store the token for the application, because the browser gets the cookie only with this response.
         scope.setdefault("state", {})[COOKIE] = token
 
         async def with_cookie(message: Message) -> None:

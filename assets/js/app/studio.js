@@ -481,7 +481,8 @@ export class Studio {
   async onUnknownVoice({ config, label, room }, error) {
     const { clicked } = this;
     const name = this.catalogue.findByName(config.voice ?? '')?.name ?? label;
-    await this.voices.refresh().catch(() => {}); // If this fails, the runtime's own error message is shown.
+    // If the list of voices cannot be loaded, the runtime's own error message is shown.
+    await this.voices.refresh().catch(() => {});
     const isGone = name && this.voices.isListed && !this.catalogue.findByName(config.voice ?? '');
     if (clicked === this.clicked) this.errorMessages.showMessage(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
   }

@@ -14,7 +14,7 @@ export const MISMATCH = `server.error.${REFUSED}`;
 const SETTLED_MS = 500;
 const RETRY_MS = 2000; // Delay after a check without a response.
 const MAX_FAULTS = 4; // Maximum number of faults of one kind that are shown.
-const MIN_EDGE_SILENCE_S = 0.3; // Shorter silence at an edge is not reported.
+const MIN_EDGE_SILENCE_S = 0.3; // Minimum duration of silence at an edge that the page reports.
 
 /**
  * @typedef {import('./selection.js').Fault} Fault
@@ -170,7 +170,7 @@ export class AudioChecks {
     const { report, studio } = this;
     if (!report) return;
     const codes = this.audioAdvice.map(({ code }) => code);
-    // Clipped speech is as noisy as a cough.
+    // A cough is not reported for a clipped recording, because clipped speech is as noisy as a cough.
     const isClipped = codes.includes('clipping');
     const faults = this.faults().filter(({ code }) => !isClipped || code !== 'cough').slice(0, MAX_FAULTS);
     // If the recording must be repeated, trimming it would not help.

@@ -124,7 +124,7 @@ function refusalKey(refusal) {
 
 const COUNT = 3;
 const BEAT_MS = 700;
-const MAX_SILENCE_S = 2; // After this much recorded silence, the microphone is probably off.
+const MAX_SILENCE_S = 2; // Duration of recorded silence after which the microphone is probably off.
 const MIN_LEVEL = 0.003; // Minimum peak of a microphone that is on.
 
 /** @typedef {'idle'|'asking'|'counting'|'recording'} State */

@@ -83,7 +83,7 @@ export class CloneRoom {
     this.file.onchange = () => {
       const [file] = this.file.files ?? [];
       if (file) this.intake.upload(file);
-      this.file.value = ''; // Without this line, selecting the same file again would fire no change event.
+      this.file.value = ''; // Clear the field. Otherwise, selecting the same file again would fire no change event.
     };
     acceptDrops(this.find('card'), ([file]) => file && this.intake.upload(file));
     microphone.addEventListener('begun', () => {

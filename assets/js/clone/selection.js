@@ -7,10 +7,10 @@
 
 import { FRAME_S, analyseRecording, pauses, speechSpan } from './speech_detection.js';
 
-export const MAX_SELECTION_S = 15; // From a longer recording, only the best part is selected.
+export const MAX_SELECTION_S = 15; // Maximum duration of a selection. The best part of a longer recording is selected.
 const [MIN_PART_S, WANTED_S] = [6, 12];
 const PAUSE_MARGIN_S = 0.15; // Margin around speech, because words start and end softly.
-const MIN_EDGE_PAUSE_S = 0.16; // Minimum duration of a pause at which a part may start or end.
+const MIN_EDGE_PAUSE_S = 0.16; // Minimum duration of a pause in which the selection may start or end.
 const MIN_REMOVED_PAUSE_S = 0.8;
 const SEARCH_STEP_S = 0.5; // Distance between possible edges in speech without pauses.
 
@@ -141,9 +141,10 @@ function padded({ start, end }) {
 
 // --- Selection of the suggested part and removal of faults, both with undo.
 
-const MAX_RECORDING_S = 20; // This is enough time for a slow reader of the suggested text.
+const MAX_RECORDING_S = 20; // Maximum duration of a recording, in which even a slow reader can read the suggested text.
 const MIN_REPORTED_SILENCE_S = 0.3;
-// If a fault is nearer to an edge than this, the edge is moved instead of removing a span.
+// Maximum distance between a fault and an edge of the selection at which the edge is moved past the fault. Other faults
+// are cut out.
 const AT_EDGE_S = 0.6;
 
 /** @typedef {ReturnType<typeof faultsOf>[number]} Fault @typedef {import('./reference.js').Reference} Reference */

@@ -16,22 +16,25 @@ const COMPARED_SAMPLES = 200; // Number of samples at 4 kHz that are compared wi
 const MIN_VOICED_CORRELATION = 0.6;
 const QUIETEST_DB = -75;
 const CLIPPED = 32700;
-const MAX_FINE_S = 120; // Longer recordings are analysed with half the resolution, to save time.
+// Maximum duration of a recording that is analysed in full resolution. Longer recordings would take too much time.
+const MAX_FINE_S = 120;
 
 const STEPS = 4; // Steps per frame. The onset of a noise is measured in steps of 5 ms.
 const STEP_SAMPLES = FRAME_SAMPLES / STEPS;
 const PAUSE_STEPS = 30; // Minimum duration of the pause before a sudden cough or knock.
-const MIN_RISE_DB = 26; // Minimum level above this pause.
-const MAX_ATTACK_DB = 12; // Maximum level difference between the first step and the peak. A voice starts more slowly.
+const MIN_RISE_DB = 26; // Minimum level of a cough or knock above the level of this pause.
+// Maximum level difference between the first step and the peak of a cough or knock. A voice starts more slowly.
+const MAX_ATTACK_DB = 12;
 const ATTACK_STEPS = 8;
-const DECAY_STEPS = 20; // A knock has decayed by MIN_DECAY_DB after this time.
+const DECAY_STEPS = 20; // Number of steps within which the level of a knock falls by MIN_DECAY_DB.
 const MIN_DECAY_DB = 20;
 const MAX_COUGH_S = 0.9;
-const MAX_COUGH_CORRELATION = 0.72; // The coloured noise of a cough may exceed MIN_VOICED_CORRELATION.
+// Maximum correlation of a cough. Its coloured noise may exceed MIN_VOICED_CORRELATION.
+const MAX_COUGH_CORRELATION = 0.72;
 // Maximum level difference between consecutive steps of a noise, as root mean square. A creaky voice is not periodic
 // either, but its level falls after each glottal pulse.
 const MAX_ROUGHNESS_DB = 3.8;
-const MIN_BURST_S = 0.2; // Shorter noises within speech may be consonants.
+const MIN_BURST_S = 0.2; // Minimum duration of a noise within speech. Shorter noises may be consonants.
 const MIN_BRIGHT_SHARE = 0.8; // Minimum brightness of a consonant such as s: the brightness of a 3.5 kHz tone.
 const MAX_DULL_SHARE = 0.1; // Maximum brightness of a deep or hoarse voice: the brightness of a 1.2 kHz tone.
 // Minimum fraction of energy below 2 kHz in a voice. The sound "sh" has at most a tenth.
@@ -68,7 +71,7 @@ export function analyseRecording(pcm) {
   const voiced = levels.filter((level, frame) => repeats[frame] > MIN_VOICED_CORRELATION && level > audible);
   const isVoiced = voiced.length > 10;
   const loud = quantile(isVoiced ? voiced : levels, 0.8);
-  // Frames above this level count as speech. It is high enough to exclude room noise.
+  // Minimum level of a frame that counts as speech. It is high enough to exclude room noise.
   const least = Math.max(loud - 32, Math.min(floor + 9, (floor + loud) / 2));
   const hum = humming(levels, repeats, lags, floor, loud);
   // Bursts are measured relative to the level of speech, so no burst is detected without speech.
@@ -164,7 +167,8 @@ function repetition(pcm, count, matters) {
   for (let i = 0; i < low.length; i++) energy[i + 1] = energy[i] + low[i] * low[i];
   const repeats = new Float32Array(count);
   const lags = new Uint8Array(count);
-  const reach = count * FRAME_S > MAX_FINE_S ? 2 : 1; // Number of frames per measurement.
+  // Distance in frames between two measurements, which is larger in a long recording.
+  const reach = count * FRAME_S > MAX_FINE_S ? 2 : 1;
   for (let frame = 0; frame < count; frame += reach) {
     const from = frame * LOW_FRAME_SAMPLES - Math.round((COMPARED_SAMPLES - LOW_FRAME_SAMPLES) / 2);
     if (from < LAG_RANGE_SAMPLES[1] || from + COMPARED_SAMPLES > low.length || !matters(frame)) continue;

@@ -145,7 +145,7 @@ export class CloneView {
     best.textContent = studio.t('clone.best', { s: Math.round(room.partSelector.bestSeconds) });
     room.find('done').hidden = !currentVoice;
     this.paintSteps();
-    room.words.paint(); // This updates the installation hint, which only the host sees.
+    room.words.paint(); // The method `paint` updates the installation hint, which only the host sees.
     this.paintUseButton();
     if (reference) room.trimmer.paint();
     room.compare();

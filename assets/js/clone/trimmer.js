@@ -13,7 +13,7 @@ import { Bars, BIN, redrawOnTheme, Peaks } from '../player/waveform.js';
 
 const STEP_S = 0.05;
 const RULER_MARKS = 5;
-const MIN_DRAG_PX = 8; // A finger that moves less is tapping.
+const MIN_DRAG_PX = 8; // Minimum movement of a finger that starts a drag. A shorter movement is a tap.
 
 /** @typedef {'start'|'end'} Edge */
 

@@ -50,7 +50,7 @@ function capitalised(words, language) {
 
 const MINUTE_S = 60;
 const HOUR_S = 3600;
-const MAX_SECONDS_SHOWN_S = 600; // Longer durations are shown without seconds.
+const MAX_SECONDS_SHOWN_S = 600; // Maximum duration that is shown with seconds.
 
 /**
  * Return a duration such as "12 s", "2 min 5 s", "27 min" or "1 h 27 min".

@@ -41,8 +41,9 @@ const NAMES = { en: 'english', de: 'german', fr: 'french', es: 'spanish', it: 'i
 const WORDS = Object.entries(COMMON).map(([tag, words]) => [tag, new Set(words.split(' '))]);
 
 const EXAMINED_CHARS = 3000;
-const MIN_SCRIPT_SHARE = 0.2; // A script with a smaller share of the letters is ignored, for example one foreign name.
-const MIN_WORDS = 5; // The language of shorter texts is not detected.
+// Minimum share of a script among the letters of a text. A rarer script, for example of one foreign name, is ignored.
+const MIN_SCRIPT_SHARE = 0.2;
+const MIN_WORDS = 5; // Minimum number of words of a text whose language is detected.
 const MIN_COMMON_WORDS_SHARE = 0.15; // Minimum fraction of the words that are among the language's most common words.
 
 /**

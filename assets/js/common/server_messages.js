@@ -113,7 +113,7 @@ export function errorSentence({ code, message, facts = {} }) {
   const isSaid = !template.includes('{why}') || typeof facts.why !== 'string' || words.language === 'en' || phrase(facts.why) !== null;
   const key = isSaid ? ERROR + code : `${ERROR}${code}.plain`;
   const sentence = words.t(key, values);
-  // A server of another version has not sent a value, so its own message is shown.
+  // If a value is missing, the server has another version. Then its own message is shown.
   if (sentence === key || /\{\w+\}/.test(sentence)) return message;
   return sentence[0].toUpperCase() + sentence.slice(1);
 }
@@ -134,7 +134,7 @@ function valuesOf(facts) {
   }
   if (Number(facts.limit) >= 0) {
     values.limit_mb = Number((facts.limit / MEGABYTE).toFixed(1));
-    values.limit_time = time(facts.limit); // This limit is a number of seconds.
+    values.limit_time = time(facts.limit); // Messages about a limit in seconds use this value.
   }
   return values;
 }

@@ -134,7 +134,7 @@ const DIGIT = /\p{Nd}/u;
 const SYLLABLE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Bopomofo}\p{Script=Yi}\p{Script=Ethiopic}]/u;
 const SYLLABLES = new RegExp(SYLLABLE, 'gu');
 
-// A take below this fraction of its expected duration is too short.
+// Minimum duration of a take as a fraction of its expected duration. A shorter take is marked as too short.
 const TOO_SHORT = 0.3;
 const JUDGED_S = 1;
 

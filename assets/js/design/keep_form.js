@@ -186,6 +186,6 @@ export class DesignKeepForm extends Emitter {
   showError(place, sentence) {
     this.showErrors(place === 'name' ? sentence : '', place === 'name' ? '' : sentence);
     if (place === 'name') this.name.focus({ preventScroll: true });
-    this.form.scrollIntoView({ block: 'nearest' }); // The error message has made the form taller.
+    this.form.scrollIntoView({ block: 'nearest' }); // Scroll again, because the error message has made the form taller.
   }
 }

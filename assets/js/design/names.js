@@ -2,7 +2,7 @@
 
 // --- Short and unique names for new voices.
 
-const MAX_NAME_CHARS = 64; // Same limit as in the voice library.
+const MAX_NAME_CHARS = 64; // Maximum length of a name in characters, as in the voice library.
 const WORDS = 6;
 const SHORT_ENOUGH = 28;
 /** Words that cannot end a name. */

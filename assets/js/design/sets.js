@@ -172,7 +172,7 @@ export class SavedSets {
 
 // --- Sets that the Design room shows, sorted by number, newest first.
 
-const MAX_SETS = 6; // Takes of older sets remain in the Library.
+const MAX_SETS = 6; // Maximum number of sets in the room. Takes of older sets remain in the Library.
 
 /** All sets of takes (voice samples) that the Design room shows. */
 export class ShownSets {

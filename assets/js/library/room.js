@@ -126,7 +126,7 @@ export class TakesPanel {
   }
 
   paint() {
-    // Before all data is loaded, render only while the room is hidden, so that nothing moves visibly.
+    // Until all data is loaded, render only while the room is hidden, so that nothing moves visibly.
     if (!this.isLoaded && !this.root.closest('[hidden]')) return;
     const { list, next } = this.studio.history;
     const twins = Map.groupBy(list, (record) => `${headOf(record)}\n${speakerOf(record, this.studio)}`);

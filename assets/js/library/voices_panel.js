@@ -6,7 +6,7 @@ import { acceptDrops } from '../common/files.js';
 import { VoiceRow } from './voice_row.js';
 
 const VOICE_FILE_SUFFIX = /\.(voice|pt|zip)$/; // File name suffixes of voice files from Voicewright, the official demo and voicebox.
-const MAX_STEM_CHARS = 60; // Names are cut to this length before a number is added.
+const MAX_STEM_CHARS = 60; // Maximum length of a name in characters before a number is added to it.
 const RENAME_MS = 20000;
 
 /** Panel of the Library room that lists the stored voices. */
@@ -31,7 +31,7 @@ export class VoicesPanel {
     this.search.oninput = () => this.paint();
     this.file.onchange = () => {
       const files = [...(this.file.files ?? [])];
-      this.file.value = ''; // Without this line, selecting the same file again would fire no change event.
+      this.file.value = ''; // Clear the field. Otherwise, selecting the same file again would fire no change event.
       this.importFiles(files);
     };
     acceptDrops(root, (files) => this.importFiles(files));

@@ -188,7 +188,7 @@ export class Player extends EventTarget {
     this.dispatchEvent(new CustomEvent('counters', { detail: counters }));
     if (!finished) return;
     this.dispatchEvent(new CustomEvent('finished', { detail: counters }));
-    this.useDefaultBuffer().catch(() => {}); // A failure to close the old context has no consequence.
+    this.useDefaultBuffer().catch(() => {}); // A failure to close the old context has no effect on the new one.
   }
 
   /** Time of the audio context in seconds, or 0 before the context exists. */

@@ -17,7 +17,7 @@ import { Take } from './take.js';
  */
 
 const HEARD_KEY = 'voicewright.heard';
-const MAX_PRELOADED_S = 300; // Longer takes are loaded only for playback.
+const MAX_PRELOADED_S = 300; // Maximum duration of a take that is loaded before the user plays it.
 
 /** Storage of the shown take in the browser, so that a reload can show it again. */
 export class LastTake {
@@ -152,7 +152,7 @@ export class InterruptedRequests {
     this.studio = studio;
     this.requests = takeStored();
     addEventListener('pagehide', () => this.saveRequests());
-    // The browser may restore the page with its state from its cache. Then nothing was interrupted.
+    // If the browser restores the page from its cache, the page still has its state, and nothing was interrupted.
     addEventListener('pageshow', () => takeStored());
   }
 

@@ -8,9 +8,9 @@ import { Take } from './take.js';
 
 // --- Progress of the generation of a long take and the remaining time, as pure functions.
 
-const MIN_PROGRESS_S = 10; // No progress is shown for shorter takes.
-const MIN_MEASURED_MS = 1000; // The remaining time is estimated after this much generation time.
-const MAX_PROGRESS = 0.99; // Beyond this, the length of the take, which is an estimate, was too short.
+const MIN_PROGRESS_S = 10; // Minimum duration of a take for which the progress is shown.
+const MIN_MEASURED_MS = 1000; // Minimum generation time after which the remaining time is estimated.
+const MAX_PROGRESS = 0.99; // Maximum progress that is shown. A take may be longer than its estimated length.
 
 /**
  * @typedef {Object} GenerationProgress @property {number} share    generated fraction of the take, below 1

@@ -13,10 +13,10 @@ import { SAMPLE_RATE } from '../common/audio.js';
 
 // Smallest start buffer: one codec frame, which suffices if generation is faster than playback.
 export const MIN_TARGET = 0.08 * SAMPLE_RATE;
-// Largest start buffer: a gap is better than a longer wait.
+// Largest start buffer. A gap during playback is better than a longer wait for the start.
 export const MAX_TARGET = 1.5 * SAMPLE_RATE;
-const MAX_TAKES = 5; // Number of previous takes that are used.
-const MAX_LENGTH_RATIO = 1.25; // Takes are at most this factor longer than the estimate from their text.
+const MAX_TAKES = 5; // Number of previous takes from which the start buffer is computed.
+const MAX_LENGTH_RATIO = 1.25; // Maximum ratio between the length of a take and the estimate from its text.
 const END_SHARE = 2 / 3; // Chunks after this fraction of a take count as its end.
 
 /** Arrival time (performance.now()) and number of samples of each chunk. @typedef {{arrivedAt: number, samples: number}[]} Arrivals */
@@ -36,7 +36,7 @@ export function neededStart(arrivals) {
   let needed = received[1] ?? 0;
   for (let i = arrivals.length - 1; i >= 0; i--) {
     const begun = arrivals[i].arrivedAt;
-    // Playback can start at chunk i if each later chunk arrives before all audio in front of it is played.
+    // Playback can start at chunk i if each later chunk arrives before all audio in front of it has been played.
     if (latest <= begun) needed = received[i + 1];
     else break;
     latest = Math.max(latest, arrivals[i].arrivedAt - (received[i] / SAMPLE_RATE) * 1000);

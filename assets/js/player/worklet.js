@@ -37,8 +37,8 @@ const MAX_TARGET_S = 0.6;
 const REPORT_S = 0.1;
 // Number of samples that one call of `process` writes.
 const QUANTUM_SAMPLES = 128;
-// During generation, the speed is at most 1 if less audio than `LOW_BUFFER_S` is buffered, and the chosen speed if more than
-// `AMPLE_S` is buffered.
+// During generation, the speed depends on the buffered audio. It is at most 1 below `LOW_BUFFER_S`, and the chosen
+// speed above `AMPLE_S`.
 const LOW_BUFFER_S = 0.2;
 const AMPLE_S = 0.5;
 

@@ -25,7 +25,7 @@ const RETRY_MS = 2000;
 const RESTART_TIMEOUT_MS = 600_000; // Maximum time to wait for a restart of the studio or the runtime.
 // Several lines are generated at the same time, so that the engine can batch them and does not wait for the studio.
 const MAX_LINES_IN_FLIGHT = 4;
-const MIN_MEASURED_MS = 2000; // The remaining time is estimated after this much generation time.
+const MIN_MEASURED_MS = 2000; // Minimum generation time after which the remaining time is estimated.
 
 /**
  * Run an action, and repeat it while the studio or the runtime is unavailable.
@@ -113,9 +113,11 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
   /** @type {ReturnType<typeof maker.make>[]} */
   const begun = [];
   let made = 0;
-  let awayShare = -1; // Share when the studio became unavailable. The message about that stays until more audio arrives.
+  // Generated share when the studio became unavailable. The message about the outage stays until more audio arrives.
+  let awayShare = -1;
   const report = () => {
-    awayShare = Math.min(awayShare, timeLeft.share); // A repeated line starts again without audio.
+    // The share falls if a line is repeated, because the line starts again without audio.
+    awayShare = Math.min(awayShare, timeLeft.share);
     if (timeLeft.share <= awayShare) return;
     awayShare = -1;
     onProgress(made, lines.length, timeLeft.seconds, timeLeft.share);
@@ -168,7 +170,8 @@ export async function exportClips(api, script, { clips, chapters }, { shape, for
   const headers = { 'content-type': 'application/json' };
   const answer = await api.request('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
   const suffix = { joined: format, files: 'zip', chapters: 'zip', srt: 'srt', all: 'zip' }[shape];
-  const notes = answer.headers.get('x-notes') ?? ''; // The notes may list hundreds of line numbers.
+  // Shorten the notes below, because they may list hundreds of line numbers.
+  const notes = answer.headers.get('x-notes') ?? '';
   const shown = notes.length <= MAX_NOTE_CHARS ? notes : `${notes.slice(0, MAX_NOTE_CHARS)} …`;
   return { file: await answer.blob(), name: fileName(name, suffix), notes: shown };
 }

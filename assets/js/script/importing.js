@@ -54,7 +54,8 @@ function kindsOf({ found = {} }) {
 
 // --- Dialog for the selection of chapters.
 
-const MAX_LINE_CHARS = 600; // Longer paragraphs are split into several lines, as in reading.js.
+// Maximum number of characters of a line. Longer paragraphs are split into several lines, as in reading.js.
+const MAX_LINE_CHARS = 600;
 const MAX_TITLE_CHARS = 60; // Maximum length of the text that replaces a missing chapter title.
 
 /** Dialog in which the user chooses the chapters of an imported file. */
@@ -408,7 +409,7 @@ export function webAddress(text) {
 export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.sbv,.tmp,.mpl,.mpl2,.dfxp,.epub,.docx,.docm,.pdf,.html,.htm,.xhtml,text/plain';
 const IS_DOCUMENT = /\.(epub|docx?|dotx?|pdf|x?html?)$/i;
 const IS_MARKDOWN = /\.(md|markdown)$/i;
-const MAX_NAME_CHARS = 120; // Same limit as in the studio.
+const MAX_NAME_CHARS = 120; // Maximum length of a script's name in characters, as in the studio.
 const NOTES_MS = 15_000;
 const READING_MS = 600_000; // The notice is closed when the file has been read, which may take minutes.
 
@@ -434,7 +435,7 @@ export class Importer {
     button.onclick = () => input.click();
     input.onchange = () => {
       const [file] = input.files ?? [];
-      input.value = ''; // Without this, choosing the same file again would fire no change event.
+      input.value = ''; // Clear the field. Otherwise, choosing the same file again would fire no change event.
       this.open(file);
     };
     acceptDrops(place, ([file]) => this.open(file));

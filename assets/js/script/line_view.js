@@ -151,7 +151,7 @@ export class LineView {
     const { line, list } = this;
     const { takes: place } = this.parts;
     const { t } = list.studio;
-    const takes = await list.maker.takesOf(line).catch(() => []); // Without the store, no take is offered.
+    const takes = await list.maker.takesOf(line).catch(() => []); // If the store is unavailable, no take is offered.
     place.hidden = takes.length < 2;
     const offered = [list.studio.words.language, ...takes.map(({ seed }) => seed)].join();
     if (place.dataset.offered !== offered) {

@@ -10,7 +10,7 @@ import { LineView } from './line_view.js';
 import { textOfHtml } from './reading.js';
 import { valueOf } from './voice_assignment.js';
 
-const MIN_LAZY_LINES = 200; // In longer scripts, only the lines near the window are rendered.
+const MIN_LAZY_LINES = 200; // Minimum number of lines of a script in which only the lines near the window are rendered.
 const NEAR_PX = 1000;
 
 /** View of all lines of a script, which the user can edit and move. */
@@ -148,7 +148,7 @@ export class LinesView {
     this.views.set(line.id, view);
     view.offer();
     const place = { index: this.script.indexOf(line.id), count: this.script.lines.length, sounding: line.id === this.playingId };
-    if (this.isLazy) view.show(place); // Fill in the content now, because the height is needed.
+    if (this.isLazy) view.show(place); // Render the line now, because its height is needed.
     return view;
   }
 
@@ -347,7 +347,7 @@ export class LinesView {
     text.value = rest;
     text.setSelectionRange(0, 0);
     const sentence = studio.t('script.line.voice', { n: script.indexOf(line.id) + 1, name: [spoken.name, voiceAssignment.nameOf(voice)].filter(Boolean).join(', ') });
-    // The page forgets earlier actions after this input event.
+    // Undo is offered after this input event has been handled, because the event makes the page forget earlier actions.
     const undo = () => script.change(line.id, { name: oldName, voice: oldVoice, instruct, chapter, text: head + line.text });
     setTimeout(() => studio.undo.offer(undo, isNew ? sentence : ''));
     this.room.announce(sentence);

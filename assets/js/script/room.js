@@ -27,7 +27,8 @@ import { VoiceAssignment } from './voice_assignment.js';
  * @typedef {import('../app/studio.js').SpokenBy} SpokenBy
  */
 
-// In longer scripts, the timeline and the stored takes are updated only after a pause in editing.
+// Maximum number of lines of a short script. In longer scripts, the timeline and the stored takes are updated only
+// after a pause in editing.
 const MAX_SHORT_LINES = 500;
 const REST_MS = 400;
 

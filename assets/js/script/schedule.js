@@ -64,9 +64,11 @@ export function samplesOf(seconds) {
   return Math.round(seconds * SAMPLE_RATE);
 }
 
-// Pace of a voice relative to the expected pace. Until there is more audio than `EXPECTED_SAMPLES`, it is close to 1.
+// Number of samples at the expected pace that are added to the audio of each voice. With little audio, the pace of a
+// voice is therefore close to 1.
 const EXPECTED_SAMPLES = 3 * SAMPLE_RATE;
-const MIN_PACE = 0.5; // Outside this range of paces, the text was probably not spoken correctly.
+// Minimum and maximum pace of a take that is used. Beyond them, the text was probably not spoken correctly.
+const MIN_PACE = 0.5;
 const MAX_PACE = 2;
 
 /**

@@ -155,7 +155,7 @@ export class ScriptList extends EventTarget {
       const error = errorOf(thrown);
       if (script !== this.script) return;
       this.error = error;
-      // This is awaited, because `flush` must not end before the script is stored.
+      // Wait for the stored version, because `flush` must not end before the script is stored.
       const other = error.status === 409 && (await this.stored(script.id).catch(() => null));
       if (other && this.followSpeech(other)) await this.put(script);
       else this.enter(error.status === 409 ? 'conflict' : 'unkept');

@@ -96,7 +96,8 @@ export class Timeline {
     this.elements = new Map(clips.slice(first, last + 1).map((clip) => [clip.line.id, this.drawClip(clip, before.get(clip.line.id) ?? build(clip.line.id))]));
     arrangeChildren(this.track, [...this.elements.values()]);
     this.showGaps(clips.slice(first, last + 2));
-    this.showTimes(from, Math.min(to, (length - MARK_WIDTH_PX) / this.scale)); // The last mark must fit completely.
+    // Omit a last mark that would not fit completely.
+    this.showTimes(from, Math.min(to, (length - MARK_WIDTH_PX) / this.scale));
     this.choose(this.chosen);
     this.mark(this.playingId);
     this.follow(this.position);

@@ -68,7 +68,7 @@ export class TimelineGestures {
       if (id) this.timeline.startDrag(id);
     };
     const timer = id && event.pointerType === 'touch' ? setTimeout(start, TOUCH_DRAG_DELAY_MS) : undefined;
-    let isScroll = false; // True if a touch has moved before the delay and therefore scrolls.
+    let isScroll = false; // True if the touch moved before the delay had passed. Then it scrolls.
     this.follow(event, {
       move: (moved) => {
         if (!this.isDragging && id && Math.abs(moved.clientX - clientX) > MIN_DRAG_PX) {

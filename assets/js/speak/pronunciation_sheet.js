@@ -9,7 +9,7 @@ import { readWordList, writeWordList } from './pronunciation.js';
 /** @typedef {import('./pronunciation.js').Entry} Entry */
 
 const SAMPLE_SEED = 7; // Constant seed, so that a word always sounds the same.
-const MAX_WORD_CHARS = 80; // Same limit as in the studio.
+const MAX_WORD_CHARS = 80; // Maximum length of a word in characters, as in the studio.
 
 /** Dialog for editing the pronunciation dictionary. */
 export class PronunciationSheet {
@@ -238,7 +238,7 @@ export class PronunciationSheet {
    */
   async importFiles() {
     const [file] = this.file.files ?? [];
-    this.file.value = ''; // Without this, choosing the same file again would fire no change event.
+    this.file.value = ''; // Clear the field. Otherwise, choosing the same file again would fire no change event.
     if (!file) return;
     const text = await this.studio.importer.table(file);
     if (text === null) return;

@@ -15,14 +15,14 @@ const CLAUSE = /(?<=[,;:—–…](?=\s)|[，；：、—…])/u;
 const SPOKEN = /[\p{L}\p{N}]/u;
 // Duration of a bin of `Peaks`.
 const BIN_S = 0.01;
-const MAX_SILENT_SHARE = 0.06; // Bins below this fraction of the loudest bin are silent.
+const MAX_SILENT_SHARE = 0.06; // A bin is silent if it is below this fraction of the loudest bin.
 const MIN_PAUSE_S = 0.1;
-const LONG_PAUSE_S = 0.5; // Pauses longer than this count like a pause of this length.
+const LONG_PAUSE_S = 0.5; // Maximum duration of a pause that is used. Longer pauses count as pauses of this duration.
 const PACE_WEIGHT_S = 2; // Weight of the usual pace, in seconds of measured audio.
 // Cost of the end of a sentence without a pause, and discount for a pause of LONG_PAUSE_S.
 const NO_PAUSE_COST = 0.3;
 const WORTH = 0.4;
-const MIN_SEARCH_S = 1; // Pauses are searched at least this far from the expected end of a clause.
+const MIN_SEARCH_S = 1; // Minimum distance before and after the expected end of a clause in which pauses are searched.
 const FAR = 0.25;
 
 /**
@@ -145,8 +145,10 @@ function cheapest(ends, { time, cost }, expected) {
 
 // --- Pace of each voice relative to the expected pace. It is learned from complete takes and used to estimate lengths.
 
-const MIN_PACE_S = 3; // Texts with a shorter expected duration are ignored, because their pace varies too much.
-const MIN_PACE = 0.5; // Outside this range of paces, the text was probably not spoken correctly.
+// Minimum expected duration of a text from which the pace is learned. The pace of shorter texts varies too much.
+const MIN_PACE_S = 3;
+// Minimum and maximum pace that is learned. Beyond them, the text was probably not spoken correctly.
+const MIN_PACE = 0.5;
 const MAX_PACE = 2;
 
 /** Speaking rates of voices, learned from complete takes. */
@@ -190,7 +192,7 @@ function keyOf({ mode, config, sent }) {
 // --- Highlight of the spoken sentence. Behind the field is an invisible copy of the text, which shows only the mark.
 
 const SAME = /** @type {const} */ (['font', 'letterSpacing', 'wordSpacing', 'textAlign', 'direction', 'tabSize', 'paddingBlock', 'paddingInline']);
-const MIN_JUMP_S = 1; // A larger change of the position backwards or forwards is a seek.
+const MIN_JUMP_S = 1; // Minimum change of the position, backwards or forwards, that counts as a seek.
 const SCROLL_MARGIN_PX = 40; // Distance between the edge of the field and the mark after scrolling.
 
 /** Mark of the sentence that is being spoken, in the text field. */

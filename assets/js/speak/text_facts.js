@@ -180,8 +180,8 @@ export class Starters {
 
 // --- Length, expected duration, a button that makes a script, and a hint about the language.
 
-const MIN_SCRIPT_CHARS = 400; // For longer texts, the page offers to make a script.
-const LIMIT_SHARE = 0.8; // The limit is shown when the text has reached this fraction of it.
+const MIN_SCRIPT_CHARS = 400; // Minimum number of characters of a text for which the page offers to make a script.
+const LIMIT_SHARE = 0.8; // Fraction of the maximum length at which the limit is shown.
 const MAX_NAMED_LANGUAGES = 3; // Maximum number of languages that the hint names.
 
 /** Information about a text: its length, spoken duration, and language hints. */

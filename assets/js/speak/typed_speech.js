@@ -10,13 +10,16 @@ import { getElement } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { endsShort, expectedSeconds, isSyllabic, sentLength, untagged } from '../common/text.js';
 
-const WORD_END_PAUSE_MS = 700; // A pause in typing of this length after a complete word ends a clause.
-const IN_WORD_PAUSE_MS = 1500; // A pause after a letter must be longer to end a clause, because the word may be incomplete.
-// The request ends after this time without typing, because it occupies a slot of the runtime.
+const WORD_END_PAUSE_MS = 700; // Pause in typing after a complete word that ends a clause.
+// Pause in typing after a letter that ends a clause. It is longer, because the word may be incomplete.
+const IN_WORD_PAUSE_MS = 1500;
+// Time without typing after which the request ends, because it occupies a slot of the runtime.
 const IDLE_TIMEOUT_MS = 120_000;
-const MAX_SENT_CHARS = 1000; // Longer texts, such as pasted ones, are sent in parts.
-const CLAUSE_TIMEOUT_MS = 250; // All audio of a clause has arrived if nothing arrives for this time.
-// A slow runtime has longer gaps in its audio. After this time without audio, the pace of the last clauses is known.
+// Maximum number of characters per message. Longer texts, such as pasted ones, are sent in parts.
+const MAX_SENT_CHARS = 1000;
+const CLAUSE_TIMEOUT_MS = 250; // Time without audio after which all audio of a clause is assumed to have arrived.
+// Time without audio after which the pace of the last clauses is known. It is longer, because a slow runtime has longer
+// gaps in its audio.
 const SPOKEN_TIMEOUT_MS = 1000;
 
 // Marks that occur in numbers, addresses and abbreviations need a space after them.

@@ -85,7 +85,7 @@ export class VoicePicker {
   /** Move the focus by an arrow key, or type into the search field. @param {KeyboardEvent} event */
   onKey(event) {
     const { rows } = this;
-    // The search field then receives the character.
+    // Focus the search field, which then receives the typed character.
     if (/^[\p{L}\p{N}]$/u.test(event.key) && !event.ctrlKey && !event.metaKey && !event.altKey) this.search.focus();
     const at = rows.findIndex((row) => row.parentElement === rowOf(event.target));
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
@@ -140,7 +140,8 @@ export class VoicePicker {
     this.updatePlaying();
     this.mark();
     this.list.scrollTop = top;
-    if (wasSeen) this.list.scrollTop += this.scrollDistance(); // Chips of recent voices may have moved the list.
+    // Scroll again, because the chips of recent voices may have moved the list.
+    if (wasSeen) this.list.scrollTop += this.scrollDistance();
     const row = held && this.rows.find((one) => keyAt(one) === held);
     if (row) row.focus({ preventScroll: true });
   }

@@ -55,7 +55,7 @@ class Numbering:
         level = number(value(own, "w:ilvl"))
         if level is None:
             level = style.list_level
-        if level is None:  # Instead, the list definition may assign a paragraph style to each level.
+        if level is None:  # If the paragraph states no level, the list definition may assign its style to a level.
             level = next((at for at, one in numbered.levels.items() if value(one, "w:pStyle") == style_id), 0)
         self._count(numbered, level)
         return _format_level(numbered, level)

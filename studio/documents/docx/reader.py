@@ -198,7 +198,7 @@ class _Story:
             "w:sym": self._symbol,
             "w:fldChar": self._field,
             "w:del": self._deleted,
-            "w:moveFrom": lambda _: None,  # The same text is in a `w:moveTo` element.
+            "w:moveFrom": lambda _: None,  # Moved text is read from its new position (`w:moveTo`).
             "w:tr": self._row,
             "w:tc": self._cell,
             "mc:AlternateContent": self._alternate,
@@ -303,7 +303,7 @@ class _Story:
     def _text(self, element: etree._Element) -> None:
         before = element.getprevious()
         if before is not None and attribute(before, "customMarkFollows") in {"1", "true", "on"}:
-            return  # The text is the mark of a note.
+            return  # Ignore this text, because it is the mark of a note.
         self._add_symbols(scripted(element.text or "", self._script))
 
     def _symbol(self, element: etree._Element) -> None:

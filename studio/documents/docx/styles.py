@@ -29,7 +29,7 @@ _CONTENTS = re.compile(r"toc ?[1-9]|toc ?heading|index ?[1-9]|table of (figures|
 # Style names of code paragraphs in Word, pandoc and other programs.
 _CODE = re.compile(r"html preformatted|((source|program) ?)?(code|listing)( ?(block|listing))?", re.IGNORECASE)
 _CAPTION = re.compile(r"((image|table|figure) ?)?caption", re.IGNORECASE)
-_MAX_CHAIN = 50  # Maximum length of a chain of based-on styles.
+_MAX_CHAIN = 50  # Maximum number of styles of which each is based on the next one.
 _BODY_OUTLINE_LEVEL = 9
 
 

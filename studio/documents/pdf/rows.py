@@ -140,7 +140,7 @@ class PageRows:
         """
         if operator == b"Tf" and len(operands) > 1 and isinstance(operands[1], (int, float)):
             self._font_size = operands[1]
-        elif operator == b"Do":  # The form has its own coordinates.
+        elif operator == b"Do":  # This operator draws a form, which has its own coordinates.
             self._printed.clear()
         self._is_placed |= operator in _PLACING
         if operator not in _SHOWING:
