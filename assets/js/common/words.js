@@ -17,7 +17,7 @@
  */
 
 import { api } from './api.js';
-import { getElements } from './elements.js';
+import { copyOf, getElements } from './elements.js';
 
 /** Element property for each dataset name. */
 const PLACES = /** @type {const} */ ({ i18n: 'textContent', i18nTitle: 'title', i18nPlaceholder: 'placeholder', i18nAriaLabel: 'ariaLabel' });
@@ -57,6 +57,13 @@ export class Words {
       const value = values[name] ?? place;
       return one === undefined ? value : `${value} ${String(value) === '1' ? one : other}`;
     });
+  }
+
+  /** Return a copy of a template's content in the chosen language. @param {HTMLTemplateElement} template */
+  copyOf(template) {
+    const copy = copyOf(template);
+    this.apply(copy);
+    return copy;
   }
 
   /**

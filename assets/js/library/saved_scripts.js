@@ -12,14 +12,6 @@ import { nameOfScript } from '../script/line_text.js';
 import { TakeRow } from './take_row.js';
 
 const MAX_MARKS = 3;
-const MARKUP = `
-<div class="vw-script-entry-line">
-  <span class="vw-script-entry-marks"></span>
-  <a class="vw-script-entry-open"><span class="vw-take-text" dir="auto"></span><small></small></a>
-  <button type="button" class="vw-quiet" data-do="takes" data-icon="right" aria-expanded="false"></button>
-  <button type="button" class="vw-quiet" data-do="remove" data-i18n="library.delete"></button>
-</div>
-<ul class="vw-script-entry-takes" hidden></ul>`;
 
 /**
  * @typedef {Object} ScriptSummary  entry of the response of GET studio/scripts
@@ -92,11 +84,8 @@ export class SavedScripts extends EventTarget {
     const { t } = studio;
     const { id, lines, seconds, updated_at: at } = script;
     const name = this.nameOf(script);
-    const entry = document.createElement('li');
-    entry.className = 'vw-script-entry';
+    const entry = studio.words.copyOf(getElement(studio.page, '#vw-saved-script', HTMLTemplateElement));
     entry.dataset.script = id;
-    entry.innerHTML = MARKUP;
-    studio.words.apply(entry);
     const find = (/** @type {string} */ selector) => getElement(entry, selector);
     find('.vw-script-entry-marks').append(...this.voiceMarks(script));
     getElement(entry, 'a', HTMLAnchorElement).href = `#/script/${id}`;

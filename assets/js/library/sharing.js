@@ -4,16 +4,10 @@ import { api } from '../common/api.js';
 
 /** @typedef {import('../app/studio.js').Studio} Studio */
 
-const MARKUP = `
-<input type="text" readonly data-i18n-aria-label="share.link" />
-<button type="button" class="vw-small" data-act="copy" data-i18n="share.copy"></button>
-<button type="button" class="vw-small" data-act="end" data-i18n="share.end"></button>
-<p class="vw-hint" data-i18n="share.about"></p>`;
-
 /** Field and buttons for the public link of a take. */
 export class Sharing {
   /**
-   * Create the field and the buttons in an element.
+   * Connect the field and the buttons in an element.
    *
    * @param {HTMLElement} place @param {string} take id of the take @param {Studio} studio @param {(action: () => Promise<void>)
    * => void} guard runs an action and shows its error
@@ -22,8 +16,6 @@ export class Sharing {
     this.place = place;
     this.route = `studio/takes/${take}/share`;
     this.studio = studio;
-    place.innerHTML = MARKUP;
-    studio.words.apply(place);
     this.field = /** @type {HTMLInputElement} */ (place.querySelector('input'));
     /** @param {string} name @returns {HTMLButtonElement} */
     const button = (name) => /** @type {HTMLButtonElement} */ (place.querySelector(`[data-act=${name}]`));

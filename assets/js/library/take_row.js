@@ -95,35 +95,6 @@ export class TakeFiles {
 
 // --- Row with text, settings and actions of a take.
 
-const MARKUP = `
-<div class="vw-take-line">
-  <input type="checkbox" class="vw-take-pick" />
-  <button type="button" class="vw-quiet vw-take-play" data-icon="play"></button>
-  <span class="vw-take-mark"></span>
-  <button type="button" class="vw-take-open" aria-expanded="false"><span class="vw-take-text" dir="auto"></span><small><b class="vw-take-who"></b><span></span></small></button>
-  <span class="vw-take-outline" aria-hidden="true"></span>
-  <button type="button" class="vw-quiet vw-take-save" data-icon="download" popovertarget="vw-takes-files"></button>
-  <button type="button" class="vw-quiet vw-take-star" data-icon="star"></button>
-</div>
-<div class="vw-take-more" hidden>
-  <div class="vw-take-do">
-    <button type="button" data-do="reproduce" data-i18n="library.reproduce"></button>
-    <button type="button" data-do="restore" data-i18n="library.restore"></button>
-    <button type="button" data-do="code" data-i18n="shell.as_code"></button>
-    <button type="button" data-do="share" data-i18n="share.share" hidden></button>
-    <button type="button" data-do="remove" data-i18n="library.delete"></button>
-  </div>
-  <div class="vw-take-share" hidden></div>
-  <p class="vw-take-outcome vw-hint" role="status"></p>
-  <div class="vw-pair">
-    <label><span data-i18n="library.name"></span><input dir="auto" type="text" maxlength="120" data-field="name" /></label>
-    <label><span data-i18n="library.tags"></span><input dir="auto" type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" /></label>
-  </div>
-  <label><span data-i18n="library.notes"></span><textarea dir="auto" rows="2" maxlength="4000" data-field="notes"></textarea></label>
-  <p class="vw-error" role="alert"></p>
-  <details class="vw-take-details"><summary data-icon="right"><span data-i18n="library.details"></span></summary><dl class="vw-take-settings"></dl></details>
-</div>`;
-
 const MAX_NAME_CHARS = 48; // Maximum length of the speaker's name in a row.
 
 /** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
@@ -147,11 +118,8 @@ export class TakeRow {
      * The row then also shows the seed.
      */
     this.hasTwin = false;
-    this.element = document.createElement('li');
-    this.element.className = 'vw-take';
+    this.element = studio.words.copyOf(getElement(studio.page, '#vw-take', HTMLTemplateElement));
     this.element.dataset.take = record.id;
-    this.element.innerHTML = MARKUP;
-    studio.words.apply(this.element);
     /** @type {Field[]} */
     this.fields = [...getElements(this.element, '[data-field]', HTMLInputElement), ...getElements(this.element, '[data-field]', HTMLTextAreaElement)];
     this.checkbox = getElement(this.element, '.vw-take-pick', HTMLInputElement);

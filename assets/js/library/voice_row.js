@@ -9,29 +9,6 @@ import { kindOf, markOf } from '../speak/voices.js';
 
 // Time in milliseconds during which a deletion can be undone. It is long, because deletion needs no confirmation.
 const UNDO_MS = 30000;
-const MARKUP = `
-<div class="vw-voice-line">
-  <button type="button" class="vw-quiet vw-voice-play" data-icon="play"></button>
-  <span class="vw-voice-mark"></span>
-  <button type="button" class="vw-voice-open" aria-expanded="false"><span class="vw-voice-name" dir="auto"></span><small></small></button>
-</div>
-<p class="vw-error vw-voice-error" role="alert"></p>
-<div class="vw-voice-more" hidden>
-  <div class="vw-voice-do">
-    <button type="button" data-do="speak" data-i18n="voices.speak"></button>
-    <button type="button" data-do="script" data-i18n="voices.script"></button>
-    <a class="vw-button" data-i18n="voices.export" download></a>
-    <button type="button" data-do="remove" data-i18n="library.delete"></button>
-  </div>
-  <label><span data-i18n="library.name"></span><input dir="auto" type="text" maxlength="64" data-field="name" /></label>
-  <p class="vw-error" role="alert"></p>
-  <label><span data-i18n="library.tags"></span><input dir="auto" type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" /></label>
-  <p class="vw-error" role="alert"></p>
-  <label><span data-i18n="voices.description"></span><textarea dir="auto" rows="2" maxlength="500" data-field="description"></textarea></label>
-  <p class="vw-error" role="alert"></p>
-  <p class="vw-hint vw-voice-common" data-i18n="voices.common"></p>
-  <dl class="vw-voice-facts"></dl>
-</div>`;
 
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
 
@@ -42,11 +19,8 @@ export class VoiceRow {
     this.voice = voice;
     this.studio = studio;
     this.open = false;
-    this.element = document.createElement('li');
-    this.element.className = 'vw-voice-row';
+    this.element = studio.words.copyOf(getElement(studio.page, '#vw-stored-voice', HTMLTemplateElement));
     this.element.dataset.voice = voice.id;
-    this.element.innerHTML = MARKUP;
-    studio.words.apply(this.element);
     this.find('.vw-voice-mark').append(markOf(voice.id, kindOf(voice)));
     this.link = getElement(this.element, 'a', HTMLAnchorElement);
     this.player = getElement(this.element, '.vw-voice-play', HTMLButtonElement);

@@ -7,7 +7,7 @@
  * @typedef {import('./document.js').Voice} Voice
  */
 
-import { getElements, copyOf, createElement, getElement, writeText } from '../common/elements.js';
+import { getElements, createElement, getElement, writeText } from '../common/elements.js';
 import { fillLanguages } from '../common/fields.js';
 import { tagsOf } from '../common/text.js';
 import { reveal } from '../speak/sounding_text.js';
@@ -28,8 +28,7 @@ export class LineView {
   constructor(line, list, template) {
     this.line = line;
     this.list = list;
-    this.element = copyOf(template);
-    list.studio.words.apply(this.element);
+    this.element = list.studio.words.copyOf(template);
     this.element.dataset.line = line.id;
     this.parts = partsOf(this.element);
     this.offeredKey = ''; // Key of the voice that the button shows.

@@ -2,7 +2,7 @@
 
 import { errorOf } from '../common/api.js';
 import { wavBlob } from '../common/audio.js';
-import { getElements, copyOf, getElement } from '../common/elements.js';
+import { getElements, getElement } from '../common/elements.js';
 import { saveFile } from '../common/files.js';
 import { readWordList, writeWordList } from './pronunciation.js';
 
@@ -87,8 +87,7 @@ export class PronunciationSheet {
 
   /** Return a row for a dictionary entry. @param {Entry} entry */
   row({ word, said }) {
-    const row = copyOf(this.pattern);
-    this.studio.words.apply(row);
+    const row = this.studio.words.copyOf(this.pattern);
     const [first, second] = row.querySelectorAll('input');
     first.value = word;
     second.value = said;

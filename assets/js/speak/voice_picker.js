@@ -15,26 +15,10 @@
  * @property {(() => void)|null} [describe]  chooses a voice with a description, or null if no checkpoint supports it
  */
 
-import { createElement } from '../common/elements.js';
+import { copyOf, createElement, getElement } from '../common/elements.js';
 import { fits, markOf } from './voices.js';
 
 const MAX_TAGS = 2;
-const MARKUP = `
-<div class="vw-picker-head">
-  <div class="vw-search" data-icon="search"><input dir="auto" type="search" data-i18n-placeholder="picker.search" data-i18n-aria-label="picker.search_hint" /></div>
-  <div class="vw-chips" role="group" data-i18n-aria-label="picker.kinds">
-    <button type="button" data-kind="all" data-i18n="picker.all"></button>
-    <button type="button" data-kind="speakers" data-i18n="picker.speakers"></button>
-    <button type="button" data-kind="mine" data-i18n="picker.mine"></button>
-    <button type="button" data-kind="recent" data-i18n="picker.recent"></button>
-  </div>
-</div>
-<div class="vw-picker-list"></div>
-<div class="vw-picker-foot">
-  <button type="button" class="vw-button" data-i18n="picker.describe_here" hidden></button>
-  <a class="vw-button" href="#/design" data-i18n="picker.design"></a>
-  <a class="vw-button" href="#/clone" data-i18n="picker.clone"></a>
-</div>`;
 
 /** List from which the user picks a voice, in all rooms. */
 export class VoicePicker {
@@ -48,7 +32,7 @@ export class VoicePicker {
     this.studio = studio;
     this.callbacks = callbacks;
     root.classList.add('vw-picker');
-    root.innerHTML = MARKUP;
+    root.append(getElement(studio.page, '#vw-picker', HTMLTemplateElement).content.cloneNode(true));
     studio.words.apply(root);
     this.search = /** @type {HTMLInputElement} */ (root.querySelector('input'));
     this.list = /** @type {HTMLElement} */ (root.querySelector('.vw-picker-list'));
@@ -166,12 +150,8 @@ export class VoicePicker {
 
   /** Return the row of a voice. @param {Choice} choice */
   row(choice) {
-    const row = document.createElement('li');
-    row.className = 'vw-pick';
+    const row = copyOf(getElement(this.studio.page, '#vw-pick', HTMLTemplateElement));
     row.dataset.voice = choice.key;
-    row.innerHTML = `
-      <button type="button" class="vw-pick-choose"><span class="vw-pick-name"><span dir="auto"></span></span><span class="vw-pick-about" dir="auto"></span></button>
-      <button type="button" class="vw-quiet vw-pick-hear" data-icon="play"></button>`;
     const [choose, hear] = /** @type {HTMLButtonElement[]} */ ([...row.children]);
     const [name, about] = choose.children;
     choose.prepend(markOf(choice.voice, choice.kind));
