@@ -87,12 +87,12 @@ def test_chat_is_parsed_by_sender_without_system_messages_and_media(
     ["10:30 The train leaves.\n11:00 It arrives.", "1/1/2020 was a day.\n2/2/2020, 12:30: noon.", "Mary: Hi\nTom: Hi"],
 )
 def test_text_with_only_timestamps_is_not_a_chat(node: Node, text: str) -> None:
-    assert node.call("script/chat", "readChat", text) is None
+    assert node.call("script/reading", "readChat", text) is None
 
 
 def test_chat_parsing_time_is_linear_in_length(node: Node) -> None:
     body = """async () => {
-      const { readChat } = await import('/js/script/chat.js');
+      const { readChat } = await import('/js/script/reading.js');
       const times = [5_000, 20_000].map((rows) => {
         const text = `12/31/25, 10:30 PM - Mary: ${'<a '.repeat(15)}\n`.repeat(rows);
         const begun = performance.now();

@@ -1,4 +1,4 @@
-"""Tests for the playback order and the start buffer (playlist.js, start_buffer.js)."""
+"""Tests for the playback order and the start buffer (playlist.js, player.js)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_start_buffer_is_as_large_as_the_last_take_required(node: Node, arrivals
     needed = module(
         node,
         """
-        const { neededStart } = await import('/js/player/start_buffer.js');
+        const { neededStart } = await import('/js/player/player.js');
         return neededStart(given.arrivals.map((arrivedAt) => ({ arrivedAt, samples: 1920 })));
         """,
         arrivals=arrivals_ms,
@@ -105,7 +105,7 @@ def test_playback_start_is_delayed_by_the_lateness_of_the_last_take(
     hold = module(
         node,
         """
-        const { neededHold } = await import('/js/player/start_buffer.js');
+        const { neededHold } = await import('/js/player/player.js');
         return neededHold(given.arrivals.map((arrivedAt) => ({ arrivedAt, samples: 1920 })));
         """,
         arrivals=arrivals_ms,
@@ -140,7 +140,7 @@ def test_single_late_chunk_affects_the_buffer_less_than_slow_generation(
     learnt = module(
         node,
         """
-        const { Pace } = await import('/js/player/start_buffer.js');
+        const { Pace } = await import('/js/player/player.js');
         const pace = new Pace();
         return given.takes.map((times) => {
           pace.learn(times.map((arrivedAt) => ({ arrivedAt, samples: 1920 })));
@@ -171,7 +171,7 @@ def test_hold_time_scales_with_the_length_of_the_take(node: Node, learnt: list[i
     hold = module(
         node,
         """
-        const { Pace } = await import('/js/player/start_buffer.js');
+        const { Pace } = await import('/js/player/player.js');
         const pace = new Pace();
         for (let i = 0; i < 2; i++) pace.learn(given.learnt.map((arrivedAt) => ({ arrivedAt, samples: 1920 })));
         return pace.startCondition({ planned: given.planned }).hold / 24;
@@ -186,7 +186,7 @@ def test_single_take_waits_less_than_three_concurrent_takes(node: Node) -> None:
     holds = module(
         node,
         """
-        const { Pace } = await import('/js/player/start_buffer.js');
+        const { Pace } = await import('/js/player/player.js');
         const pace = new Pace();
         const came = (times) => times.map((arrivedAt) => ({ arrivedAt, samples: 1920 }));
         pace.learn(came(given.slow), 3);

@@ -4,9 +4,9 @@ import { api, errorOf } from '../common/api.js';
 import { createElement, getElement, getElements } from '../common/elements.js';
 import { acceptDrops } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
-import { readChat } from './chat.js';
 import { DEFAULT_GAP_S, MAX_LINES } from './document.js';
 import { cuesToLines } from './line_text.js';
+import { readChat } from './reading.js';
 
 // --- Switches for the kinds of content in a document.
 
