@@ -29,10 +29,10 @@ class Model(TypedDict):
     owned_by: str
     modes: Sequence[str]
     speakers: Sequence[str]
-    adapters: Annotated[Mapping[str, Sequence[str]], Field(description="speakers by adapter, if several share it")]
+    adapters: Annotated[Mapping[str, Sequence[str]], Field(description="speakers of each adapter")]
     languages: Annotated[Sequence[str], Field(description="without auto, which is always accepted")]
     layouts: Sequence[str]
-    takes_instruct: bool
+    takes_instruct: Annotated[bool, Field(description="accepts instructions")]
     styles_voices: Annotated[bool, Field(description="stored voices accept instructions")]
     grafts_voices: Annotated[bool, Field(description="stored voices accept graft")]
     speaks: Annotated[bool, Field(description="false: random weights, audio but not speech")]
