@@ -16,7 +16,9 @@ from pathlib import Path
 from tests.support.promises import record_figures
 from tests.support.thorough import ROOT
 
-CASES = 301  # All cases except those about compression, which the server does not negotiate (T8).
+# Number of all cases except those about compression, which the server does not negotiate (promise T8 in
+# docs/reliability.md).
+CASES = 301
 LONGEST_S = 580
 DRIVER = ROOT / "tests" / "autobahn" / "driver.py"
 

@@ -11,7 +11,8 @@ from lib2to3.refactor import RefactoringTool, get_fixers_from_package
 from pathlib import Path
 
 CASES = "/autobahntestsuite/case/"
-COMPRESSION = ("case12", "case13")  # The server does not negotiate compression (T8).
+# Cases about compression, which the server does not negotiate (promise T8 in docs/reliability.md).
+COMPRESSION = ("case12", "case13")
 
 
 class _AsBefore(ast.NodeTransformer):

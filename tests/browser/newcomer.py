@@ -29,7 +29,8 @@ from tests.support.hub import Hub, serving
 
 CHECKPOINT = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 TEXT = "Hi."
-DOWNLOAD_MS = 300_000  # Timeout for 2.5 GB over loopback with hashes, a check and the load, while other tests run.
+# Timeout for a download of 2.5 GB over loopback, its hash check and the loading of the model, while other tests run.
+DOWNLOAD_MS = 300_000
 SPEECH_MS = 300_000
 PAGE_MS = 120_000
 

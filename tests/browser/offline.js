@@ -28,7 +28,8 @@ window.playSchedule = async (workletUrl, seconds, schedule) => {
     node.port.postMessage({ type: 'report', id });
     await answered;
   };
-  // Query once more, one quantum before the end, because rendering may end before the audio thread's reports arrive.
+  // Query the audio thread again one render quantum before the end, because rendering may end before its reports
+  // arrive.
   schedule.push([seconds - 256 / rate, { type: 'nothing' }]);
   const byTime = Map.groupBy(schedule, ([at]) => Math.ceil((at * rate) / 128) * 128);
   for (const [sample, entries] of byTime) {

@@ -405,7 +405,7 @@ def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> Non
 
 
 def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: App) -> None:
-    held: list[Route] = []  # The request for the comparison gets no response.
+    held: list[Route] = []  # Requests for the comparison, which get no response.
     studio.route("**/studio/transcribe?*", lambda route: held.append(route))
     enter(studio, "clone")
     step = studio.locator(".vw-step").nth(1)

@@ -20,8 +20,8 @@ window.requestAnimationFrame = (then) => {
   return ask(then);
 };
 """
-# Script that returns the number of requested frames, the number of changes of the player bar, the elapsed seconds, and
-# true if playback continues. It reads the values after twenty ticks of 100 ms, which take longer on a busy machine.
+# Script that returns four values after twenty ticks of 100 ms: the number of requested frames, the number of changes of
+# the player bar, the elapsed seconds, and true if playback continues. On a busy machine, the ticks take longer.
 COST = """() => new Promise((done) => {
   const begun = performance.now(), before = window.frames_asked;
   new MutationObserver(() => (window.dock_written += 1)).observe(document.querySelector('#vw-stage'), {

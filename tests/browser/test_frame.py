@@ -444,7 +444,7 @@ def test_product_name_is_visible_before_the_page_has_loaded(
     open_studio: OpenStudio, app: App, locale: str, title: str | None
 ) -> None:
     page = open_studio(locale=locale, has_own_window=True)
-    held: list[Route] = []  # No response, as on a very slow connection.
+    held: list[Route] = []  # Requests that get no response, as on a very slow connection.
     page.route("**/studio/bundle/page.js", lambda route: held.append(route))
     page.goto(f"{app.url}/?slow", wait_until="commit")
     arriving = page.locator("#vw-arriving")

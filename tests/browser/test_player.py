@@ -57,7 +57,7 @@ def test_waveform_is_a_slider_for_mouse_and_keyboard(studio: Page) -> None:
     studio.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(studio.locator("#vw-stop")).to_be_enabled()
     studio.wait_for_function("shownTimes.length > 0")
-    shown = max(length, 4.0)  # Duration that the width of the waveform represents.
+    shown = max(length, 4.0)  # Duration in seconds that the width of the waveform represents, which is at least 4 s.
     begun = studio.evaluate("shownTimes[0]")
     assert begun == pytest.approx(shown / 2, abs=0.6), "it plays on from where it was clicked"
     await_end(studio)

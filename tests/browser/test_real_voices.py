@@ -44,7 +44,8 @@ def own(chromium: str, hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> It
 def no_download(own: App, hub: Hub) -> Iterator[None]:
     """Reset the fake Hub and delete the download after the test, also if the test fails."""
     yield
-    httpx.delete(f"{own.url}/studio/host/downloads", trust_env=False)  # It is an error if there is no download.
+    # If there is no download, the studio responds with an error, which is ignored.
+    httpx.delete(f"{own.url}/studio/host/downloads", trust_env=False)
     hub.status = hub.rate = hub.hold_at = None
 
 

@@ -64,7 +64,8 @@ def test_two_tabs_with_the_same_script_notify_each_other(script: Page, open_stud
     conflict.get_by_role("button", name="Keep this version").click()
     await_saved(script)
     assert stored_script(script, app)["lines"][1]["text"] == "From this tab."
-    second.evaluate("dispatchEvent(new Event('focus'))")  # The browser sends it when the user returns to the tab.
+    # The browser sends this event when the user returns to the tab.
+    second.evaluate("dispatchEvent(new Event('focus'))")
     expect(second.locator("#vw-script-conflict")).to_contain_text("the other version drops what you changed here")
     expect(second.locator("#vw-script-saved")).to_be_empty()
     text_of(second, 3).fill("Once more.")
@@ -103,8 +104,8 @@ def test_text_edits_and_takes_of_two_tabs_are_merged(script: Page, app: App) -> 
     kept = stored_script(second, app)["lines"]
     assert kept[1]["text"] == "From this tab."
     assert [kept[at]["takes"] for at in (0, 2)] == [spoken[at]["takes"] for at in (0, 2)]
-    # The first tab has no changes of its own, but it may be playing. So it asks before it loads the other tab's
-    # changes.
+    # The first tab has no changes of its own. It asks before it loads the changes of the other tab, because it may be
+    # playing.
     line(script, 1).locator(".vw-line-remake").click()
     conflict = script.locator("#vw-script-conflict")
     expect(conflict).to_contain_text("Another tab changed this script")

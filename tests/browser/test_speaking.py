@@ -40,7 +40,7 @@ TAP = Path(__file__).with_name("tap.js").read_text("utf-8")
 WHOLE_TAKES = Path(__file__).with_name("whole_takes.js").read_text("utf-8")
 HEADER_BYTES = 16  # Size of the header of an audio frame.
 LONG = 80 * "The boat came back in the evening. "  # Text for several minutes of speech.
-FREED_S = 10.0  # Timeout on a busy machine. The complete text takes longer than this on every machine.
+FREED_S = 10.0  # Timeout in seconds on a busy machine. It is shorter than the duration of the complete text.
 
 
 def accent_pixels(page: Page) -> int:

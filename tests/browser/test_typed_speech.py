@@ -79,7 +79,9 @@ def test_each_clause_is_spoken_and_marked_while_the_next_clause_is_typed(app: Ap
     expect(page.locator("#vw-text-mirror mark")).to_have_text("The boat came back,")
     expect(page.locator("#vw-stop")).to_be_enabled()
     page.screenshot(path=SCREENSHOTS / "typing.png")
-    page.wait_for_function(PLAYED)  # The next clause starts at the end of this audio, so its start is not an estimate.
+    # Wait until all audio has been played. The next clause then starts at the end of this audio, so that its start is
+    # known exactly.
+    page.wait_for_function(PLAYED)
     page.keyboard.insert_text(" and nobody knew it. ")
     expect_texts(page, messages, ["The boat came back,", " and nobody knew it. "])
     page.wait_for_function("marked.includes('and nobody knew it.')")

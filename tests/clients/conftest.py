@@ -22,7 +22,7 @@ from voicewright import say, wav
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-clients" / "bin" / "python"
-PACKAGES = ROOT / ".venv-clients" / "node_modules"  # JavaScript packages.
+PACKAGES = ROOT / ".venv-clients" / "node_modules"  # Folder with the JavaScript packages of the tested clients.
 SCRIPTS = Path(__file__).parent / "scripts"
 REFERENCE_TEXT = "The old clock in the hall strikes nine, and then it is quiet again."
 CLIENT_S = 150  # The slowest client needs half a minute for its imports on a busy machine.

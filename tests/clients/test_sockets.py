@@ -65,7 +65,7 @@ def test_vllm_omni_client_messages_work_unmodified(client: Client) -> None:
         assert audio_done["type"] == "audio.done"
         assert audio_done["total_bytes"] == 2 * result[name]["samples"] > 2 * HALF_A_SECOND
         assert audio_done["error"] is False
-        pieces = 2 if name == "newer" else 1  # The number of streamed messages is counted.
+        pieces = 2 if name == "newer" else 1  # The server counts the messages with streamed text, not the sentences.
         assert session_done == {"type": "session.done", "utterance_index": 0, "total_sentences": pieces}
     assert result["streamed"]["sha256"] == result["newer"]["sha256"]  # The same seed and text yield the same audio.
 

@@ -33,7 +33,7 @@ MODEL, TOKENIZER, GENERATION = "config.json", "speech_tokenizer/config.json", "g
 
 Json = dict[str, Any]
 
-# Configuration class of each section. Below are fields that the classes read without a parameter.
+# Configuration class of each section.
 CLASSES: dict[str, type[PretrainedConfig]] = {
     "talker_config": Qwen3TTSTalkerConfig,
     "code_predictor_config": Qwen3TTSTalkerCodePredictorConfig,
@@ -41,6 +41,7 @@ CLASSES: dict[str, type[PretrainedConfig]] = {
     "decoder_config": Qwen3TTSTokenizerV2DecoderConfig,
     "encoder_config": MimiConfig,
 }
+# Fields that these classes read although their constructors have no parameter for them.
 UNNAMED: Json = {
     "talker_config": {"head_dim": 24},
     "decoder_config": {"head_dim": 24},

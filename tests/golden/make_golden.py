@@ -31,9 +31,10 @@ DATA = Path(__file__).parent / "data"
 # Minimum difference between the two highest logits. It is a few hundred times the rounding error of logits, whose
 # standard deviation is about 4.
 CLEAR_GAP = 5e-4
-DECODED_FRAMES = {TINY.name: (1, 5, 40), ODD.name: (1, 5, 60)}  # The last length exceeds the transformer's window.
+# Numbers of frames. The last one exceeds the transformer's window.
+DECODED_FRAMES = {TINY.name: (1, 5, 40), ODD.name: (1, 5, 60)}
 
-WINDOWED = {TINY.name: 625, ODD.name: 305}  # Lengths in frames that need three windows and two windows.
+WINDOWED = {TINY.name: 625, ODD.name: 305}  # Numbers of frames, which need three and two windows.
 KEPT_OF_WINDOWED = 61  # Every 61st sample is stored.
 
 Arrays = dict[str, NDArray[Any]]

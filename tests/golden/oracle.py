@@ -90,7 +90,7 @@ class Oracle:
         """Generate an utterance, by default greedily, and return it with intermediate values."""
         options = {**GREEDY, **settings}
         if max_frames is not None:
-            options["max_new_tokens"] = max_frames + 1  # The last sampled c0 does not become a frame.
+            options["max_new_tokens"] = max_frames + 1  # The last sampled code of codebook 0 does not become a frame.
         with self._watched() as watched:
             wavs, reference = self._generate(utterance, options)
         groups = self.model.config.talker_config.num_code_groups
@@ -112,7 +112,8 @@ class Oracle:
         )
 
     def _cut(self, codes: NDArray[np.int64], reference: Any, official: NDArray[np.float32]) -> NDArray[np.float32]:
-        # The reference removes its lead-in by a floating-point ratio, which can be wrong by one sample.
+        # The official package computes the length of the reference audio by a floating-point ratio, which can be wrong
+        # by one sample.
         if not _has_codes(reference):
             return official
         joined = torch.cat([reference.ref_code, torch.from_numpy(codes)])

@@ -30,9 +30,9 @@ class Setting:
 
 SETTINGS = (
     Setting(name="default", frame=3, drawn=9),
-    Setting(name="first", frame=0, drawn=0),  # EOS is still forbidden.
-    Setting(name="second", frame=1, drawn=1),  # EOS is forbidden in this frame, too.
-    Setting(name="third", frame=2, drawn=2),  # EOS is allowed from this frame on.
+    Setting(name="first", frame=0, drawn=0),  # In the first frame, EOS is forbidden.
+    Setting(name="second", frame=1, drawn=1),  # In the second frame, EOS is also forbidden.
+    Setting(name="third", frame=2, drawn=2),  # From the third frame on, EOS is allowed.
     Setting(name="hot", frame=4, drawn=6, temperature=1.7, top_k=0),
     Setting(name="cold", frame=5, drawn=6, temperature=0.3),
     Setting(name="narrow", frame=6, drawn=6, temperature=2.5, top_k=5),

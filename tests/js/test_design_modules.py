@@ -83,7 +83,8 @@ CAPTION = """async (take) => {
     [
         ("Take 1A", LOW, f"{BUT_SHORT} · Take 1A"),
         ("候选 12C", LOW, f"{BUT_SHORT} · 候选 12C"),
-        ("Take B", LOW, f"{BUT_SHORT} · Take B"),  # This label belongs to a take that was stored before sets existed.
+        # A take that was stored before takes were grouped in sets has this label.
+        ("Take B", LOW, f"{BUT_SHORT} · Take B"),
         ("Take 1A", "A preset.", "Narrator · Take 1A"),
         ("Take 1A", None, "Take 1A"),
         (f"Take 2B · {LOW}", None, f"{BUT_SHORT} · Take 2B · {LOW}"),  # A cloned voice has no description.

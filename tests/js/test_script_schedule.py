@@ -169,7 +169,7 @@ def test_time_left_of_an_export_is_estimated_from_the_audio_of_unfinished_lines(
     }"""
     first, second, last = node.evaluate(body)
     assert (first, last) == ([None, 0], [None, 1])
-    assert second == pytest.approx([9, 0.25], rel=0.01)  # A quarter is received after 3 s.
+    assert second == pytest.approx([9, 0.25], rel=0.01)  # A quarter of the audio is received after 3 s.
 
 
 def test_message_about_an_unavailable_studio_stays_until_more_audio_arrives(node: Node) -> None:

@@ -34,7 +34,7 @@ from tests.support.promises import holding_tests, record_figures
 from tests.support.thorough import ROOT
 
 ONE_THREAD = {"VOICEWRIGHT_THREADS": "1", "OMP_NUM_THREADS": "1"}
-FUZZED = {  # Promises and the property-based tests whose examples are counted.
+FUZZED = {  # For each promise, the property-based tests whose examples are counted.
     "P1": ("tests/fuzz/test_targets.py", "tests/unit/server/native/test_schema.py"),
     "S2": ("tests/unit/shared/audio/test_decoding.py", "tests/unit/voices/test_voice_file.py"),
 }

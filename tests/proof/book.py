@@ -40,7 +40,8 @@ PAGES_PER_CHAPTER = 20
 PARAGRAPH_SENTENCES = (2, 7)
 LOADED_MS = 600_000
 MEMORY_TURN_S = 0.5
-TINY_LINE_FRAMES = 150  # About the mean length of a paragraph. Speech from random weights does not end earlier.
+# Number of frames of each line, about the mean length of a paragraph. Speech from random weights does not end earlier.
+TINY_LINE_FRAMES = 150
 KIB = 1024
 
 TITLE, AUTHOR = "The Long Voyage", "Ann Author"

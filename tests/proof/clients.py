@@ -45,7 +45,8 @@ class DisconnectsReport:
     """Results of clients that disconnect or cancel while they receive audio."""
 
     freed_ms: list[float] = field(default_factory=list)  # Milliseconds from the disconnect until no slot is in use.
-    wasted: list[int] = field(default_factory=list)  # Number of frames that were generated in that time.
+    # Number of frames that were generated between the disconnect and the release of the slot.
+    wasted: list[int] = field(default_factory=list)
     cancelled_ms: list[float] = field(default_factory=list)  # Milliseconds from the cancel to its response.
     after: int = 0  # Number of audio chunks that arrived after the response to a cancel.
     held: tuple[Held, Held] | None = None  # Resources of the runtime before the first client and after the last client.

@@ -22,9 +22,9 @@ QUERY_TIMEOUT_S = 0.02
 class CrashReport:
     """Durations of recovery steps, in seconds since the runtime was killed."""
 
-    notified_s: tuple[float, ...]  # Seconds until the client of each stream was notified.
-    ready_s: float  # Seconds until /ready returned 200 again.
-    spoken_s: float  # Seconds until a new stream was complete.
+    notified_s: tuple[float, ...]  # Seconds from the crash until the client of each stream was notified.
+    ready_s: float  # Seconds from the crash until /ready returned 200 again.
+    spoken_s: float  # Seconds from the crash until a new stream was complete.
 
     @property
     def figure(self) -> str:

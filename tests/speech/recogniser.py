@@ -22,7 +22,7 @@ from tests.support.whisper import REASON, require_whisper, whisper_base
 faster_whisper = pytest.importorskip("faster_whisper", reason=REASON)
 require_whisper()
 
-RECOGNISER_RATE = 16_000  # In Hz.
+RECOGNISER_RATE = 16_000  # Sample rate of the recogniser's input in Hz.
 
 
 @cache

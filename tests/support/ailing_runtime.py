@@ -47,7 +47,8 @@ def open_device(name: str, *, eager: bool = False) -> Device:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # The patched engine must be in this process.
+    # The engine must run in this process, in which its class is patched.
+    os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")
     vars(engine).update(Engine=TrackedEngine, open_device=open_device)
     on(signal.SIGUSR1, DEVICE.hang)
     on(signal.SIGUSR2, turn_heads)

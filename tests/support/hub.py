@@ -34,7 +34,8 @@ class Hub:
 
     repositories: dict[str, Path] = field(default_factory=dict)
     rate: float | None = None  # Number of bytes of weights per second. None disables the limit.
-    hold_at: int | None = None  # Number of bytes of weights after which a response stalls until this is None.
+    # Number of bytes of weights after which a response stalls. Setting it to None ends the stall.
+    hold_at: int | None = None
     break_after: int | None = None  # Number of bytes of weights after which the first connection is cut.
     status: int | None = None  # HTTP status of every response. None selects the normal status.
     is_damaged: bool = False

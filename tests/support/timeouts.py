@@ -58,7 +58,7 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         now, stopped_s = self._clock(), self._selecting.stopped_s
-        # Time since the last call without the stops that the selector has measured.
+        # Time since the last call, without the time of stops that the selector has measured.
         passed_s = now - self._looked - (stopped_s - self._stopped_before)
         self._held_s += max(0.0, passed_s - SLICE_S - HELD_S)
         self._looked, self._stopped_before = now, stopped_s

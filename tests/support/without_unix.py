@@ -62,7 +62,8 @@ def hide() -> None:
     for loop in (asyncio.AbstractEventLoop, unix_events._UnixSelectorEventLoop):
         loop.add_signal_handler = unknown  # type: ignore[method-assign, assignment]
         loop.remove_signal_handler = unknown  # type: ignore[method-assign, assignment]
-    from runtime.device import cpu  # Its functions are replaced: Windows needs a system call for the memory size.
+    # Functions of this module are replaced, because Windows needs a system call for the memory size.
+    from runtime.device import cpu
 
     assert "runtime.shared.system" not in sys.modules
     cpu.total_bytes = cpu.free_bytes = lambda: memory  # type: ignore[attr-defined]

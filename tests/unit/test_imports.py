@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/published.py": ("runtime.request",),
     "runtime/version.py": (),
     "runtime/exits.py": (),
-    # Modules that both processes use. They depend neither on checkpoints nor on protocols.
+    # Modules that the runtime and the studio use. They depend neither on checkpoints nor on protocols.
     "runtime/shared/": SHARED,
     "runtime/markdown/": ("runtime.markdown",),
     "runtime/pronunciations/": (*SHARED, "runtime.pronunciations"),

@@ -164,7 +164,7 @@ class Kokoro:
         rate = f0[:, :, None] * torch.arange(1, 10, device=f0.device) / 24000 % 1
         start = torch.rand(len(f0), 9, device=f0.device)
         start[:, 0] = 0
-        # The reference implementation adds the start phase to the first sample, and then averages two of 300 samples.
+        # The reference implementation adds the start phase to the first of 300 samples, and then averages two of them.
         phase = torch.cumsum(rate.double(), 1)
         phase = F.interpolate((phase.transpose(1, 2) * 2 * math.pi * 300).float(), scale_factor=300, mode="linear")
         sines = torch.sin(phase + start[..., None] * 2 * math.pi) * 0.1

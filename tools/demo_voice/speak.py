@@ -28,7 +28,8 @@ from store import FRAME_SAMPLES, LABEL_SAMPLES, STYLE_SCALE, STYLE_SIZE
 
 STYLES = CONFIG["styles"]  # Names of Kokoro's styles, keyed by gender.
 TYPICAL_TOKENS = 60  # Number of token ids of an average line, which has little effect on Kokoro's styles.
-SILENT_ID_COUNT = 17  # The first ids of the phoneme vocabulary are punctuation, padding and the space.
+# Number of ids at the start of the phoneme vocabulary without a sound: punctuation, padding and the space.
+SILENT_ID_COUNT = 17
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,8 @@ def write_shard(
     path: Path, texts: list[str], said: list[Utterance], voices: list[Mixture], identities: list[Tensor]
 ) -> int:
     """Write utterances and labels to the file of a shard, and return the number of samples."""
-    audible = [i for i, one in enumerate(said) if np.abs(one.audio).max() > 0.01]  # Not silent, and no overflow (NaN).
+    # Omit silent audio, and audio that contains NaN after an overflow.
+    audible = [i for i, one in enumerate(said) if np.abs(one.audio).max() > 0.01]
     with ThreadPoolExecutor(4) as pool:
         parts = list(pool.map(lambda i: finish(said[i], voices[i].formant), audible))
     rows, at = [], 0

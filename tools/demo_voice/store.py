@@ -14,7 +14,7 @@ from stage import save
 LABEL_SAMPLES, FRAME_SAMPLES = 480, 1920  # Number of samples per phone label (50 per second), and per codec frame.
 LABEL_COUNT = 178  # Number of phone labels, which are token ids of the teacher.
 STYLE_SIZE = 256  # Number of dimensions of the teacher's style vectors.
-STYLE_SCALE = 24  # Int8 value that stands for one standard deviation.
+STYLE_SCALE = 24  # Int8 value that represents one standard deviation.
 ENCODED_ROWS = 32  # Number of utterances that are encoded at a time.
 
 

@@ -9,7 +9,8 @@ from config import CONFIG, DEBS, PHRASES
 
 PLAIN = re.compile(r"^[A-Za-z0-9 ,.'?!;:-]+$")
 TEMPLATES, EVERYDAY, SLOTS = PHRASES["text"]["templates"], PHRASES["text"]["everyday"], PHRASES["slots"]
-NUMBERS = {"n12": (1, 12), "n31": (1, 31), "n99": (2, 99), "year": (1850, 2040)}  # Slots that random numbers fill.
+# Placeholders in a template, each with the range of the random number that replaces it.
+NUMBERS = {"n12": (1, 12), "n31": (1, 31), "n99": (2, 99), "year": (1850, 2040)}
 
 
 def wordnet() -> tuple[list[str], list[str]]:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from tests.support.checkpoints.draw import Tensors
 
-LEVEL = 8.0  # Coordinate 0 of every input. Other coordinates are below a few tens, so the norm does not remove it.
-# Weight of EOS at coordinate 0. The EOS logit is hundreds below the other logits, which differ by less than ten.
+# Value of coordinate 0 in every input. The other coordinates are at most a few tens, so coordinate 0 keeps its
+# influence after the norm.
+LEVEL = 8.0
+# Weight of coordinate 0 for the logit of EOS. This logit is hundreds lower than all others, which differ by less than
+# ten.
 WEIGHT = -1000.0
 
 SILENT_ROWS = (".o_proj.weight", ".down_proj.weight", "speaker_encoder.fc.weight", "speaker_encoder.fc.bias")

@@ -138,7 +138,7 @@ def test_convolution_of_any_shape_equals_torch(sizes: tuple[int, ...], dtype: to
     product = NativeTiles(weight.permute(0, 2, 1).flatten(1), dtype, taps)
     x = x.bfloat16().float() if dtype is torch.bfloat16 else x
     expected = F.conv1d(x.transpose(1, 2), weight.to(dtype).float(), dilation=dilation).transpose(1, 2)
-    x = x * (1 + 2**-10) if dtype is torch.bfloat16 else x  # The kernels round it to bfloat16 again.
+    x = x * (1 + 2**-10) if dtype is torch.bfloat16 else x  # The kernels round x to bfloat16 again.
     made = []
     for level in LEVELS:
         torch.ops.voicewright.use_level(level)

@@ -68,9 +68,10 @@ def test_product_equals_the_product_with_dequantized_weights(made: Made) -> None
     product, weight = made(numbers(N, K, seed=1))
     rows = numbers(40, K) * torch.logspace(-3, 3, 40)[:, None]
     expected = rows @ weight.t()
-    # Number of integer levels to which a row is rounded. On processors without VNNI, it is half of FULL.
+    # Number of integer levels to which a row is rounded. On processors without VNNI, it is about half of MAX_INT8.
     levels = product.levels if isinstance(product, DynamicInt8) else MAX_INT8
-    max_error = 0.012 * MAX_INT8 / levels  # Maximum relative rounding error of a row, also of one in bfloat16.
+    # Maximum relative error of a result, whose row is rounded to this number of levels or to bfloat16.
+    max_error = 0.012 * MAX_INT8 / levels
     for found, row in zip(product(rows), expected, strict=True):
         assert away(found, row) < max_error
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("each_device")
 
 TEXT = "The harbour was quiet and nobody came to see the old boat."
 MIN_FRAMES = 15
-SHORT, ENOUGH = 3, 20  # Numbers of frames that are too few and enough for the text.
+SHORT, ENOUGH = 3, 20  # Number of frames that is too small for the text, and number of frames that is sufficient.
 
 
 @pytest.fixture(scope="module")

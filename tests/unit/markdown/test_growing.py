@@ -180,7 +180,7 @@ def test_text_resembling_markdown_is_kept(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("2*3*4", "234"),  # CommonMark treats this as emphasis.
+        ("2*3*4", "234"),  # CommonMark treats these asterisks as emphasis.
         ("**never closed", "**never closed"),
         ("    indented is text", "indented is text"),
         ("<p>Hi</p>", "Hi"),

@@ -27,7 +27,9 @@ from runtime.settings import DEMO_CHECKPOINT
 from tests.conftest import FolderOf, Loaded
 from tests.unit.model.published import speech_tokenizer_config
 
-FRAMES = 60  # The attention windows (16 and 7 frames) and the following convolutions together cover fewer frames.
+# Number of frames. It exceeds the number that the attention windows (16 and 7 frames) and the following convolutions
+# cover together.
+FRAMES = 60
 
 # A wrong chunk boundary causes errors far above the rounding errors of float64.
 EXACT = 1e-9

@@ -45,7 +45,7 @@ def test_exported_lstm_has_the_gate_order_of_pytorch(recipe: dict[str, ModuleTyp
     """
     shapes = {"l.ih": (2, 1024, 3), "l.hh": (2, 1024, 256), "l.bias": (2, 2048)}
     weights = {k: torch.zeros(s) for k, s in shapes.items()}
-    # For these gates, the input and output gates are open, the forget gate is closed, and the cell input is 1.
+    # With these values, the input and output gates are open, the forget gate is closed, and the cell input is 1.
     gates = torch.tensor([30.0, 30.0, -30.0, 30.0]).repeat_interleave(256)
     weights["l.bias"][:, :1024] = gates
     out, _ = recipe["kokoro_model"].lstm(weights, "l")(torch.zeros(1, 4, 3))

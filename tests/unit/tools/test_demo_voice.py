@@ -167,7 +167,7 @@ def test_training_sequences_align_text_like_the_decoding_loop(recipe: dict[str, 
         assert prompt.codec[-1] == recipe["prompts"].TALKER.codec_bos_id
         assert batch["first"][0, start - 1 : start - 1 + count].tolist() == frames[:, 0].tolist()
         assert batch["first"][0, start - 1 + count] == recipe["prompts"].TALKER.codec_eos_token_id
-        # The tokens between the prefix and the end of the text are equal for any tokenization.
+        # Compare characters, because the tokens between the prefix and the end of the text depend on the tokenization.
         first = max(i for i, x in enumerate(text) if x == vocabulary.bos) + 1
         body = text[first : text.tolist().index(vocabulary.eos)]
         said = "".join(letters[int(x)] for x in body).replace("Ġ", " ")

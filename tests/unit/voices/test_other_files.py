@@ -71,7 +71,8 @@ def prompt_for(engine: Engine, request: SpeechRequest) -> VoicePrompt:
     engine.prepare(request.reference, Mode.BASE, made.append)
     (prompt,) = made
     assert isinstance(prompt, VoicePrompt)
-    x_vector = torch.tensor(prompt.x_vector).to(torch.bfloat16).float().numpy()  # The demo stores bfloat16.
+    # The official demo stores x-vectors in bfloat16.
+    x_vector = torch.tensor(prompt.x_vector).to(torch.bfloat16).float().numpy()
     return replace(prompt, x_vector=x_vector)
 
 

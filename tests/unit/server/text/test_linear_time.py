@@ -44,8 +44,10 @@ STAGES: dict[str, Stage] = {
     "end": lambda: lambda text: may_end(text[-2 * TAIL_CHARS :]),
 }
 SHORT, LONG = 1024, 4096  # `LONG` is the maximum length of the text of one request.
-MAX_RATIO = 2.5**2  # For twice the length, the time may be at most 2.5 times as long. Quadratic work has a ratio of 16.
-MAX_S = 0.5  # Shorter times are mostly noise and are not compared.
+# Maximum ratio between the times of `LONG` and `SHORT`, or 2.5 for each doubling of the text. The ratio is 16 if the
+# time is quadratic.
+MAX_RATIO = 2.5**2
+MAX_S = 0.5  # Maximum time in seconds for any text.
 PIECE = 64
 
 
