@@ -123,11 +123,10 @@ class EngineCore:
         self.sequences: dict[int, Sequence] = {}  # Running sequences by slot.
         self.frames_made = 0  # Number of frames with audio since the start, except frames of canary requests.
         self.table = SequenceTable(slots)
-        self.in_flight = InFlight(self.table, slots, device.max_in_flight, host.expect, host.clock)
+        self.in_flight = InFlight(slots, device.max_in_flight, host.expect, host.clock)
         self.segment_runner = SegmentRunner(
             checkpoint, self.runner, self.in_flight, self.prefix_cache, guarded=engine.guard
         )
-        self.prefilling = self.segment_runner.prefilling
         self.code2wav_scheduler = Code2WavScheduler(
             self.code2wav_streams,
             self.scheduler,
@@ -217,7 +216,7 @@ class EngineCore:
             if (sent := samples.get(sequence.ticket)) is not None:
                 # Samples of pauses are subtracted, because they do not belong to any frame.
                 spoken = max(0, sent - sequence.paused)
-                self.table.acknowledged_frames[slot] = spoken // self.samples_per_frame
+                self.table.record_sent(slot, spoken // self.samples_per_frame)
 
     def ack_played(self, ticket: int, ms: float) -> None:
         """Update the estimate of the time at which a listener's audio buffer becomes empty.
@@ -230,7 +229,7 @@ class EngineCore:
         if sequence is not None and sequence.first_audio_at is not None:
             sent_s = float(self.table.emitted[sequence.slot]) * self.frame_s + sequence.paused / SAMPLE_RATE
             buffered_s = sent_s - ms / 1000
-            self.table.buffer_empty_at[sequence.slot] = self.clock() + max(0.0, buffered_s)
+            self.table.record_buffer(sequence.slot, self.clock() + max(0.0, buffered_s))
 
     def cancel(self, ticket: int) -> None:
         """End a request in any state, and emit its final event."""
@@ -333,10 +332,9 @@ class EngineCore:
         # Only one prefill runs at a time. Requests that arrive during a prefill share the next one.
         if self.in_flight.is_prefilling:
             return False
-        most = max(
-            (self.modes[sequence.request.mode].prefills or self._prefills for sequence in self.prefilling), default=0
-        )
-        sequences = list(self.prefilling)[: min(most, PROMPT_BATCH_SIZES[-1])]
+        prefilling = self.segment_runner.prefilling
+        most = max((self.modes[sequence.request.mode].prefills or self._prefills for sequence in prefilling), default=0)
+        sequences = list(prefilling)[: min(most, PROMPT_BATCH_SIZES[-1])]
         if sequences:
             self._prefill_chunks(sequences)
             self.process_outputs()
@@ -372,8 +370,7 @@ class EngineCore:
             self.in_flight.discard_launches(sequence.slot)
             self.table.clear(sequence.slot)
             del self.sequences[sequence.slot]
-            if sequence.prompt is not None:
-                self.prefilling.remove(sequence)
+            self.segment_runner.discard_prompt(sequence)
             self.runner.slot_cache.release(sequence.slot)
             self.waiting.record_released_slot(sequence.request.caller, now - sequence.admitted)
         stats = sequence.stats(now, self.samples_per_frame, self.frame_s)
@@ -419,7 +416,7 @@ class EngineCore:
         text_stream = sequence.text_stream
         has_rhythm = bool(text_stream.text.strip()) or not text_stream.pause
         in_marks = pause_frames(text_stream.text) * self.samples_per_frame if has_rhythm else 0
-        sequence.first_audio_at = self.clock()
+        sequence.record_first_audio(self.clock())
         self._emit_started(sequence, *([] if text_stream.pause else [PAUSE_NOTE]))
         sequence.emit_pause(in_marks + text_stream.pause, self._no_codes)
         self.finish_request(sequence, StopReason.EOS)
@@ -452,6 +449,7 @@ class EngineCore:
                 first = self.runner.first(
                     slots[is_complete], partial(self.code2wav_scheduler.launch_first_audio, complete)
                 )
+                self.table.record_launched(first.slots)
                 self.in_flight.add(Stream.PROMPTS, first.slots, first.event, first, prompts)
         except Exception as error:
             log.exception("the prefill of %d requests failed", len(sequences))
@@ -461,11 +459,8 @@ class EngineCore:
                 for sequence in sequences:
                     self._prefill_chunks([sequence])
             return
-        for sequence, stop, is_last in zip(sequences, stops, is_complete, strict=True):
-            sequence.prefill_position = stop
-            if is_last:
-                self.prefilling.remove(sequence)
-                sequence.prompt = None
+        for sequence, stop in zip(sequences, stops, strict=True):
+            self.segment_runner.record_prefill(sequence, stop)
 
     def _decode_step(self, slots: Slots, began: float) -> None:
         """Launch a frame of some rows.
@@ -475,6 +470,7 @@ class EngineCore:
         """
         try:
             step = self.runner.step(slots)
+            self.table.record_launched(slots)
             self.in_flight.add(Stream.FRAMES, slots, step.event, step, began=began)
             return
         except Exception as error:

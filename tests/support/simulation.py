@@ -152,7 +152,7 @@ class Simulation:
         for landed, chunk in [flight for flight in self._flying if flight[0] <= self.now]:
             self._flying.remove((landed, chunk))
             self.table.in_code2wav[chunk.slots] = False
-            self.scheduler.record_emitted(self.table, chunk.slots, chunk.frames, landed)
+            self.table.record_emitted(chunk.slots, chunk.frames, chunk.frames * FRAME_S, landed)
             for slot, frames in zip(chunk.slots, chunk.frames.tolist(), strict=True):
                 one = by_slot[int(slot)]
                 one.chunks.append(frames)

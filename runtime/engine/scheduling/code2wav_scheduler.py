@@ -104,8 +104,7 @@ class Code2WavScheduler:
 
         Shapes: slots [B], codes [B, Q].
         """
-        self._codes[slots, self._table.sampled[slots] % MAX_BACKLOG_FRAMES] = codes
-        self._table.sampled[slots] += 1
+        self._codes[slots, self._table.record_sampled(slots) % MAX_BACKLOG_FRAMES] = codes
 
     # --- Methods for the first audio, which is launched right after the first frame.
 
@@ -184,17 +183,18 @@ class Code2WavScheduler:
         while self._outputs:
             output = self._outputs.popleft()
             chunk, at = output.chunk, output.at
-            self._table.in_code2wav[chunk.slots] = False
+            self._table.end_code2wav(chunk.slots)
             rows = zip(output.sequences, output.audios, output.paused, strict=True)
             # Rows are dropped if another sequence has the slot by now.
             current = [row for row in rows if self._sequences.get(row[0].slot) is row[0]]
             slots = np.array([sequence.slot for sequence, _, _ in current], np.int64)
             frames = np.array([audio.frames for _, audio, _ in current], np.int64)
-            starved = self.scheduler.record_emitted(self._table, slots, frames, at)
-            self._table.buffer_empty_at[slots] += np.array([paused for _, _, paused in current]) / SAMPLE_RATE
+            paused_s = np.array([paused for _, _, paused in current]) / SAMPLE_RATE
+            starved = self._table.record_emitted(slots, frames, frames * self.scheduler.frame_s + paused_s, at)
             for was_dry, (sequence, audio, _) in zip(starved, current, strict=True):
                 sequence.underruns += int(was_dry)
-                sequence.first_audio_at = sequence.first_audio_at or at
+                if sequence.first_audio_at is None:
+                    sequence.record_first_audio(at)
                 yield sequence, audio
         if worked:
             self.submit_tasks()
@@ -223,7 +223,7 @@ class Code2WavScheduler:
         spoken = [estimate_speech_end(sequence) - first for sequence, first in zip(sequences, firsts, strict=True)]
         # The detectors are stored here, because the next segment replaces `sequence.detector`.
         detectors = [sequence.detector for sequence in sequences]
-        self._table.in_code2wav[chunk.slots] = True
+        self._table.begin_code2wav(chunk.slots)
         return partial(self.make, chunk, sequences, codes, firsts, spoken, detectors)
 
     def make(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from runtime.device.interface import Event, Stream
 from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame
 from runtime.engine.execution.prompt import Prompt
-from runtime.engine.scheduling.scheduler import SequenceTable, Slots
+from runtime.engine.scheduling.scheduler import Slots
 
 log = logging.getLogger(__name__)
 Expect = Callable[[Stream, Event], None]
@@ -70,10 +70,7 @@ class InFlight:
         expect: Function that is called with every device event that should wake the engine thread.
     """
 
-    def __init__(
-        self, table: SequenceTable, slots: int, max_in_flight: int, expect: Expect, clock: Callable[[], float]
-    ) -> None:
-        self._table = table
+    def __init__(self, slots: int, max_in_flight: int, expect: Expect, clock: Callable[[], float]) -> None:
         self._max_in_flight = max_in_flight
         self._expect = expect
         self._clock = clock
@@ -125,8 +122,6 @@ class InFlight:
             prompts: Prompts of the slots, if the frame is the first frame of segments.
             began: Time in seconds at which the device could start, or None for the current time.
         """
-        if launched is not None:
-            self._table.launched[slots] += 1
         began = self._clock() if began is None else began
         launches = self._frames if stream is Stream.FRAMES else self._prefills
         launches.append(_Launch(slots, self._discarded[slots], event, launched, [*prompts], began))
@@ -138,7 +133,6 @@ class InFlight:
         The launches of other slots are not affected.
         """
         self._discarded[slot] += 1
-        self._table.launched[slot] = self._table.sampled[slot]
 
     def outputs(self) -> Iterator[StepOutput]:
         """Yield the results of all finished launches.

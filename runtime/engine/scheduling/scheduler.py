@@ -44,13 +44,11 @@ class SequenceTable:
         Sequence.before <= sampled                      Frames of the earlier segments.
         SlotCache.frame = launched - before             Frames of the current segment; `host_frame` is its host copy.
 
-    * `InFlight` advances `launched`. When it discards launches, it sets `launched` back to `sampled`.
-    * `Code2WavScheduler.store_frames` advances `sampled`. `SegmentRunner.cut_segment` discards frames.
-    * `Scheduler.record_emitted` advances `emitted` when the result of a Code2Wav call is collected.
-    * `EngineCore.ack_sent` advances `acknowledged_frames`, which may exceed `emitted` until the call is collected.
+    `acknowledged_frames` may exceed `emitted` until the result of the Code2Wav call is collected. Only the methods of
+    this class change the arrays.
 
-    Thread: engine. When the Code2Wav worker begins a chunk, the worker holds its lock, reads `emitted` and sets
-    `in_code2wav`.
+    Thread: engine. When the Code2Wav worker begins a chunk, the worker holds its lock, reads `emitted` and calls
+    `begin_code2wav`.
     """
 
     def __init__(self, slots: int) -> None:
@@ -71,6 +69,92 @@ class SequenceTable:
         self.first_chunk = np.ones(slots, np.int64)
         self.largest_chunk = np.ones(slots, np.int64)
         self.batch = np.ones(slots, np.int64)  # Maximum rows in one Code2Wav call (a setting of the mode).
+
+    def begin_row(
+        self, slot: int, *, arrived_at: float, has_acks: bool, first_chunk: int, largest_chunk: int, batch: int
+    ) -> None:
+        """Set the values of a request that gets the slot."""
+        self.has_acks[slot] = has_acks
+        # Until its first audio, a request has its arrival time as its deadline, so earlier requests have priority.
+        self.buffer_empty_at[slot] = arrived_at
+        self.first_chunk[slot] = first_chunk
+        self.largest_chunk[slot] = largest_chunk
+        self.batch[slot] = batch
+
+    def update_row(self, slot: int, *, speaking: bool, ended: bool, limit: int, text_limit: int | None) -> None:
+        """Set the state and limits of a slot.
+
+        If `text_limit` is None, the value so far remains.
+        """
+        self.speaking[slot] = speaking
+        self.ended[slot] = ended
+        self.limit[slot] = limit
+        if text_limit is not None:
+            self.text_limit[slot] = text_limit
+
+    def record_launched(self, slots: Slots) -> None:
+        """Record the launch of one frame for each of the slots."""
+        self.launched[slots] += 1
+
+    def discard_launches(self, slot: int) -> None:
+        """Discard the launched frames whose codes are not known."""
+        self.launched[slot] = self.sampled[slot]
+
+    def record_sampled(self, slots: Slots) -> NDArray[np.int64]:
+        """Record that the codes of one more frame of each of the slots are known.
+
+        Returns:
+            Index of the new frame of each slot.
+
+        Shapes: slots and the result [B].
+        """
+        frames = self.sampled[slots]
+        self.sampled[slots] = frames + 1
+        return frames
+
+    def discard_pending(self, slot: int) -> None:
+        """Discard the frames whose audio was not emitted."""
+        self.sampled[slot] = self.emitted[slot]
+
+    def begin_code2wav(self, slots: Slots) -> None:
+        """Record that a Code2Wav call with frames of these slots has started."""
+        self.in_code2wav[slots] = True
+
+    def end_code2wav(self, slots: Slots) -> None:
+        """Record that the result of a Code2Wav call has been collected."""
+        self.in_code2wav[slots] = False
+
+    def record_emitted(
+        self, slots: Slots, frames: int | Slots, audio_s: float | NDArray[np.floating], now: float
+    ) -> NDArray[np.bool_]:
+        """Record the emission of audio of each of the slots.
+
+        Args:
+            frames: Number of frames of each slot.
+            audio_s: Duration of the frames and pauses of each slot in seconds.
+            now: Time in seconds.
+
+        Returns:
+            Mask of the slots whose listener's buffer was empty before this audio.
+        """
+        buffer_empty_at = self.buffer_empty_at[slots]
+        starved = (self.last_chunk[slots] > 0) & (now > buffer_empty_at)
+        self.buffer_empty_at[slots] = np.maximum(buffer_empty_at, now) + audio_s
+        self.emitted[slots] += frames
+        self.last_chunk[slots] = frames
+        return starved
+
+    def skip_frames(self, slot: int, frames: int) -> None:
+        """Count frames whose audio was cut as emitted."""
+        self.emitted[slot] += frames
+
+    def record_sent(self, slot: int, frames: int) -> None:
+        """Record the number of frames whose audio was sent to the listener."""
+        self.acknowledged_frames[slot] = frames
+
+    def record_buffer(self, slot: int, empty_at: float) -> None:
+        """Record the time at which an acknowledged listener's buffer becomes empty."""
+        self.buffer_empty_at[slot] = empty_at
 
     def clear(self, slot: int) -> None:
         """Reset the values of a slot, except `in_code2wav`.
@@ -292,18 +376,6 @@ class Scheduler:
                 frames = np.minimum(sizes[part], pending)
                 at_end = bool((table.ended[part] & (pending == frames)).all())
                 yield Code2WavChunk(part, frames, is_urgent, at_end, float(table.buffer_empty_at[part[0]]))
-
-    def record_emitted(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
-        """Record that `size` frames of audio were emitted for each of the slots.
-
-        Returns:
-            Mask of the slots whose listener's buffer was empty before this audio.
-        """
-        starved = (table.last_chunk[slots] > 0) & (now > table.buffer_empty_at[slots])
-        table.buffer_empty_at[slots] = np.maximum(table.buffer_empty_at[slots], now) + size * self.frame_s
-        table.emitted[slots] += size
-        table.last_chunk[slots] = size
-        return starved
 
 
 def frame_limit(free_positions: int, budget: int, requested_frames: int | None) -> int:

@@ -158,6 +158,18 @@ class SegmentRunner:
             config, tokenizer, talker = checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker
             return build_prompt(prompt_inputs, config, tokenizer, talker, embedding_source)
 
+    def record_prefill(self, sequence: Sequence, position: int) -> None:
+        """Record that the prompt of a sequence is prefilled up to `position`."""
+        sequence.prefill_position = position
+        if sequence.prompt is not None and position == len(sequence.prompt.inputs):
+            self.discard_prompt(sequence)
+
+    def discard_prompt(self, sequence: Sequence) -> None:
+        """Remove a sequence from the prefill, if it has a prompt."""
+        if sequence.prompt is not None:
+            self.prefilling.remove(sequence)
+            sequence.prompt = None
+
     def start_decoding(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
         """Set a sequence to the state DECODE after the first frame of a segment.
 
@@ -215,6 +227,7 @@ class SegmentRunner:
             SpeechError: See `start_segment`.
         """
         self._in_flight.discard_launches(sequence.slot)
+        sequence.table.discard_launches(sequence.slot)
         is_short = reason is StopReason.EOS and self._is_short(sequence)
         if is_short and not sequence.is_repeat:
             self._take_step(sequence, is_too_short=True)
@@ -272,10 +285,10 @@ class SegmentRunner:
         """
         table, slot = sequence.table, sequence.slot
         if sequence.before >= table.emitted[slot] + cut_frames:
-            table.emitted[slot] += cut_frames
+            table.skip_frames(slot, cut_frames)
             sequence.guard = sequence.guard or guard
             return
-        table.sampled[slot] = table.emitted[slot]
+        table.discard_pending(slot)
         if sequence.state is SequenceState.DRAIN:  # The segment may already have ended in this iteration.
             sequence.guard = sequence.guard or guard
             sequence.cut_reason = StopReason.RUNAWAY

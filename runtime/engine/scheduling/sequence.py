@@ -98,8 +98,8 @@ class Sequence:
     # chunk is being decoded. It reads `paused` without the lock, because acknowledgements are only estimates.
     samples: int = 0  # Number of emitted samples.
     paused: int = 0  # Number of emitted samples that belong to pauses.
-    # True if no more audio may be emitted. The engine thread sets this field, and the worker reads it while it holds
-    # the lock.
+    # True if no more audio of the slot may be emitted. The engine thread sets this field, and the worker reads it while
+    # it holds the lock.
     is_audio_stopped: bool = False
 
     # Times on the engine's clock in seconds, and statistics.
@@ -129,12 +129,14 @@ class Sequence:
         self.inputs = inputs
         self.table = table
         self.admitted = now
-        table.has_acks[slot] = self.request.acknowledged
-        # Until its first audio, a request has its arrival time as its deadline, so earlier requests have priority.
-        table.buffer_empty_at[slot] = self.arrived_at
-        table.first_chunk[slot] = self.request.first_chunk_frames or mode.first_chunk_frames
-        table.largest_chunk[slot] = mode.max_chunk_frames
-        table.batch[slot] = mode.sound_batch
+        table.begin_row(
+            slot,
+            arrived_at=self.arrived_at,
+            has_acks=self.request.acknowledged,
+            first_chunk=self.request.first_chunk_frames or mode.first_chunk_frames,
+            largest_chunk=mode.max_chunk_frames,
+            batch=mode.sound_batch,
+        )
 
     def emit_audio(self, pcm: bytes, codes: NDArray[np.int64], first: int, samples_per_frame: int) -> int:
         """Emit the audio of the frames from index `first` on, and the pauses between segments.
@@ -171,23 +173,32 @@ class Sequence:
         self.samples += samples
         self.paused += samples
 
+    def record_first_audio(self, at: float) -> None:
+        """Record the time at which the first audio was emitted."""
+        self.first_audio_at = at
+
     def set_state(self, state: SequenceState) -> None:
-        """Set the state of a sequence with a slot, and update the scheduler's table."""
+        """Set the state, and if the sequence has a slot, update the scheduler's table."""
         self.state = state
-        self.update_table()
+        if self.slot >= 0:
+            self.update_table()
 
     def update_table(self) -> None:
         """Write the state and limits of the sequence to its row of the scheduler's table."""
-        table, slot = self.table, self.slot
-        table.speaking[slot] = self.state is SequenceState.DECODE
-        table.ended[slot] = self.state is SequenceState.DRAIN
-        table.limit[slot] = self.limit
+        text_limit: int | None = self.before + self.inputs.text_frames
         if self.state is SequenceState.WAITING_FOR_TEXT:
             # All frames are decoded now, because the next text may arrive much later.
-            table.text_limit[slot] = table.sampled[slot]
-        elif self.state is not SequenceState.DRAIN:
+            text_limit = self.sampled_frames
+        elif self.state is SequenceState.DRAIN:
             # While a sequence drains, the scheduler ignores the text limit, because `ended` is True.
-            table.text_limit[slot] = self.before + self.inputs.text_frames
+            text_limit = None
+        self.table.update_row(
+            self.slot,
+            speaking=self.state is SequenceState.DECODE,
+            ended=self.state is SequenceState.DRAIN,
+            limit=self.limit,
+            text_limit=text_limit,
+        )
 
     @property
     def sampled_frames(self) -> int:
@@ -227,7 +238,6 @@ class Sequence:
     ) -> None:
         """Emit the final event: `Finished` with a stop reason, or `Broken` with an error."""
         self.state = SequenceState.ENDED
-        self.is_audio_stopped = True
         if isinstance(outcome, SpeechError):
             self.sink(Broken(outcome, stats))
         else:

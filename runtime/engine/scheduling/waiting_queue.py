@@ -281,6 +281,6 @@ class WaitingQueue:
     def _put(self, sequence: Sequence, state: SequenceState) -> None:
         if sequence.state in self._by_state:
             self._by_state[sequence.state].pop(sequence.ticket, None)
-        sequence.state = state
+        sequence.set_state(state)
         self._by_state[state][sequence.ticket] = sequence
         self._has_moved = True

@@ -251,7 +251,7 @@ def test_request_can_be_cancelled_during_chunked_prefill(quick: Checkpoint) -> N
     drain(engine)
     assert recorder.end.stop_reason is StopReason.CANCELLED
     assert not recorder.chunks
-    assert not core_of(engine).prefilling
+    assert not core_of(engine).segment_runner.prefilling
     assert np.array_equal(after.pcm, speak(engine_of(quick), custom_voice(max_frames=4)).pcm)
 
 

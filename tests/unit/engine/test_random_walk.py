@@ -199,7 +199,9 @@ class Walk(RuleBasedStateMachine):
         core = core_of(self.engine)
         assert sorted([*core.sequences, *core.runner.slot_cache.free_slots]) == list(range(SLOTS))
         assert all(sequence.slot == slot for slot, sequence in core.sequences.items())
-        assert {id(sequence) for sequence in core.prefilling} <= {id(sequence) for sequence in core.sequences.values()}
+        assert {id(sequence) for sequence in core.segment_runner.prefilling} <= {
+            id(sequence) for sequence in core.sequences.values()
+        }
         assert (core.table.pending >= 0).all()
 
     @invariant()

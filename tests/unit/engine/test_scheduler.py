@@ -399,9 +399,9 @@ def test_waiting_for_a_batch_causes_no_gap_and_no_late_end(arrivals: list[float]
 
 
 def test_record_emitted_extends_buffers_and_returns_rows_with_an_underrun() -> None:
-    scheduler, table = speaking(3, made=4)
+    _, table = speaking(3, made=4)
     table.last_chunk[:], table.buffer_empty_at[:] = [0, 2, 2], [1.0, 1.0, 9.0]
-    starved = scheduler.record_emitted(table, np.arange(3), 2, 2.0)
+    starved = table.record_emitted(np.arange(3), 2, 2 * FRAME_S, 2.0)
     assert starved.tolist() == [False, True, False]
     assert table.buffer_empty_at.tolist() == pytest.approx([2.16, 2.16, 9.16])
     assert table.emitted.tolist() == [2, 2, 2]
