@@ -77,7 +77,7 @@ def test_refused_blend_shows_its_reason_above_the_player(app: App, open_studio: 
     expect(error).to_be_in_viewport(ratio=1)
 
 
-def test_blend_that_cannot_be_kept_says_what_to_do(studio: Page, no_voices: None) -> None:
+def test_error_of_a_blend_that_cannot_be_saved_says_what_to_do(studio: Page, no_voices: None) -> None:
     enter(studio, "design")
     studio.fill("#vw-text", "No.")
     studio.click("#vw-blend summary")

@@ -474,7 +474,7 @@ def test_noise_outside_the_selected_part_is_reported(studio: Page) -> None:
 
 @pytest.mark.parametrize("below_db", [10, 40])
 @pytest.mark.parametrize("music", [chords, drums])
-def test_speech_over_music_is_not_a_good_recording(
+def test_recording_with_background_music_is_not_rated_as_good(
     studio: Page, music: Callable[[float], NDArray[np.float32]], below_db: float
 ) -> None:
     speech, pause = generate(seed=1), np.zeros(12_000, np.float32)

@@ -140,7 +140,7 @@ def test_line_keeps_its_audio_after_its_voice_is_deleted(spoken: Page) -> None:
     assert chip(spoken, 1) == "Peter (deleted)"
 
 
-def test_finished_line_of_a_deleted_voice_is_played_up_to_an_unmade_line(spoken: Page) -> None:
+def test_playback_of_a_deleted_voice_stops_at_a_line_without_audio(spoken: Page) -> None:
     text_of(spoken, 2).fill("And a good night.")
     delete(spoken, "Peter")
     enter(spoken, "script")

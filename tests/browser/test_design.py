@@ -236,7 +236,7 @@ def test_takes_are_played_at_equal_loudness(room: Page) -> None:
     np.testing.assert_array_equal(heard, turned(sound_of(room, kept[loudest]), gains[loudest]))
 
 
-def test_button_closer_to_this_clones_the_take_and_keeps_the_original(room: Page, wire: Wire) -> None:
+def test_closer_to_this_button_clones_the_take_and_keeps_the_original(room: Page, wire: Wire) -> None:
     room.fill("#vw-text", HEARD)
     expect(room.locator("#vw-text-count")).to_contain_text("12 words")
     counted = room.locator("#vw-text-count").inner_text()
@@ -287,7 +287,7 @@ def test_button_closer_to_this_clones_the_take_and_keeps_the_original(room: Page
     assert room.locator("#vw-design-name").input_value() == "A man with a low voice"
 
 
-def test_button_change_extends_the_voice_description_and_keeps_the_seeds(room: Page) -> None:
+def test_change_button_extends_the_voice_description_and_keeps_the_seeds(room: Page) -> None:
     make_three(room)
     before = seeds(room)
     parents = {seed: take_of(room, seed)["id"] for seed in before}

@@ -166,7 +166,7 @@ def test_library_shows_no_second_error_if_the_status_reports_the_outage(app: App
 
 
 @pytest.mark.usefixtures("no_voices")
-def test_error_of_a_voice_saved_offline_disappears_with_the_network(app: App, open_studio: OpenStudio) -> None:
+def test_error_of_a_voice_saved_offline_disappears_when_the_network_is_back(app: App, open_studio: OpenStudio) -> None:
     with stalling_proxy(int(app.port)) as proxy:
         page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
         enter(page, "clone")

@@ -215,7 +215,7 @@ def test_wrong_transcript_gives_the_same_error_in_the_transcript_step_and_on_sav
     expect(error).to_be_empty()
 
 
-def test_notice_is_in_the_middle_of_the_banner_that_it_hides(open_studio: OpenStudio) -> None:
+def test_notice_is_centred_on_the_banner_that_it_hides(open_studio: OpenStudio) -> None:
     page = phone(open_studio)
     heights, distance = page.evaluate(
         """() => {

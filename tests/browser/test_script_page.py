@@ -75,7 +75,7 @@ def test_two_tabs_with_the_same_script_notify_each_other(script: Page, open_stud
     assert texts(second)[2] == "[pause 300ms] Go on."
 
 
-def test_name_with_a_space_at_the_end_causes_no_conflict_when_the_user_returns(script: Page, app: App) -> None:
+def test_script_name_with_a_trailing_space_causes_no_conflict_when_the_user_returns(script: Page, app: App) -> None:
     """The studio stores the name without the space."""
     script.fill("#vw-script-name", "My story ")
     await_saved(script)

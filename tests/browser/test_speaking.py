@@ -66,7 +66,7 @@ def accent_pixels(page: Page) -> int:
 
 @pytest.mark.quick("speakers")
 @pytest.mark.parametrize("room", ["speakers", "design", "clone"])
-def test_each_page_room_generates_speech(studio: Page, room: str) -> None:
+def test_speech_can_be_generated_in_every_room(studio: Page, room: str) -> None:
     prepare(studio, room)
     studio.click("#vw-speak")
     await_sound(studio)

@@ -119,7 +119,7 @@ def test_playback_starts_as_soon_as_the_target_buffer_is_full(play: Any) -> None
 
 @pytest.mark.quick
 @pytest.mark.parametrize("hold_ms", [0, 20, 50])
-def test_playback_starts_after_the_maximum_hold_time(play: Any, hold_ms: int) -> None:
+def test_playback_starts_after_the_start_delay_even_if_the_buffer_is_not_full(play: Any, hold_ms: int) -> None:
     pcm = sound(2)
     at, message = begin(target=20 * FRAME_SAMPLES)
     message["hold"] = RATE * hold_ms // 1000
@@ -180,7 +180,9 @@ def test_stall_is_counted_and_faded_out_and_loses_no_samples(play: Any) -> None:
 
 
 @pytest.mark.parametrize("rested", [0.05, 0.3])  # The pause is announced before the queue becomes empty, or after it.
-def test_expected_pause_is_not_an_underrun_and_playback_restarts_as_at_the_beginning(play: Any, rested: float) -> None:
+def test_announced_pause_is_not_an_underrun_and_playback_then_restarts_like_a_new_take(
+    play: Any, rested: float
+) -> None:
     pcm = sound(4)
     at, message = begin(target=4 * FRAME_SAMPLES)
     message["hold"] = 0
@@ -292,7 +294,7 @@ def test_playback_rate_sets_the_duration_and_all_samples_are_counted(play: Any, 
     assert (steps >= 0).all()
 
 
-def test_stream_slower_than_the_playback_rate_makes_no_underrun(play: Any) -> None:
+def test_stream_slower_than_the_playback_speed_causes_no_underrun(play: Any) -> None:
     """Audio arrives at 1.2 times real time and is played at twice real time.
 
     Without a lower speed, the buffer would become empty.

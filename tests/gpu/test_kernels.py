@@ -83,7 +83,7 @@ def test_gemm_is_batch_invariant(shape: tuple[int, int, bool], rounded: bool) ->
 
 @is_rounded
 @pytest.mark.parametrize("shape", small_m_gemm.TILES, ids=str)
-def test_prefetching_weights_does_not_change_any_bit(shape: tuple[int, int, bool], rounded: bool) -> None:
+def test_prefetching_weights_changes_no_bit_of_the_product(shape: tuple[int, int, bool], rounded: bool) -> None:
     """The inputs have up to 8 rows, with and without a fused norm, contiguous or strided."""
     N, K, gated = shape
     published, x, residual = product_of(N, K, gated=gated)
@@ -121,7 +121,7 @@ def test_prefetching_weights_does_not_change_any_bit(shape: tuple[int, int, bool
     [(torch.bfloat16, False), (torch.float16, False), (torch.bfloat16, True)],
     ids=["bfloat16", "float16", "int8"],
 )
-def test_rows_loaded_step_by_step_do_not_change_any_bit(
+def test_loading_input_rows_step_by_step_changes_no_bit_of_the_product(
     shape: tuple[int, int, bool], dtype: torch.dtype, rounded: bool
 ) -> None:
     """The inputs have up to 128 rows, contiguous or strided."""

@@ -23,7 +23,7 @@ def test_seeds_of_a_set_are_derived_from_the_first_seed_and_are_not_adjacent(nod
     assert not set(node.call("design/take_requests", "seedsFrom", 8, 500)) & set(seeds)
 
 
-def test_change_is_appended_in_the_description_language_and_strengthened_when_repeated(node: Node) -> None:
+def test_attribute_is_added_in_the_language_of_the_description_and_strengthened_if_repeated(node: Node) -> None:
     def said(description: str, *wishes: str) -> str:
         for wish in wishes:
             description = node.call("design/take_requests", "changeDescription", description, wish)["description"]

@@ -75,7 +75,7 @@ def test_refused_change_of_a_take_does_not_block_the_next_change(node: Node) -> 
     assert seen["notes"] == ["studio_unreachable"]
 
 
-def test_result_page_of_an_earlier_search_is_not_appended(node: Node) -> None:
+def test_takes_of_an_earlier_search_are_not_appended_to_the_list(node: Node) -> None:
     seen = after(
         node,
         """async ({ history, answer, page }) => {
@@ -91,7 +91,7 @@ def test_result_page_of_an_earlier_search_is_not_appended(node: Node) -> None:
     assert (seen["ids"], seen["next"]) == (["x"], "x")
 
 
-def test_result_page_requested_twice_is_appended_once(node: Node) -> None:
+def test_page_of_takes_that_is_requested_twice_is_appended_once(node: Node) -> None:
     seen = after(
         node,
         """async ({ history, answer, page }) => {

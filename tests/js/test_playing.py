@@ -167,7 +167,9 @@ def test_single_late_chunk_affects_the_buffer_less_than_slow_generation(
         ([0, 500, 510, 520, 530], 800, 420),
     ],
 )
-def test_hold_time_scales_with_the_length_of_the_take(node: Node, learnt: list[int], frames: int, hold_ms: int) -> None:
+def test_start_delay_scales_with_the_length_of_the_take(
+    node: Node, learnt: list[int], frames: int, hold_ms: int
+) -> None:
     hold = module(
         node,
         """

@@ -93,7 +93,7 @@ SAID = ("softly", "[laughs]", "Win", "pause", "1s", "重", "<s>", "]", "[", "bre
     ),
 )
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_page_and_studio_replace_random_texts_identically_and_form_no_tag(
+def test_page_and_studio_replace_words_in_random_texts_identically_and_form_no_tag(
     node: Node, pieces: list[str], words: dict[str, str]
 ) -> None:
     text = "".join(pieces)

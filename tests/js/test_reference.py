@@ -18,7 +18,9 @@ from tests.js.conftest import Node
         ([[0.0, 0.0], [0.0, 0.0]], [0.0, 0.0]),
     ],
 )
-def test_channels_are_averaged_unless_they_cancel(node: Node, channels: list[list[float]], mono: list[float]) -> None:
+def test_audio_channels_are_averaged_unless_they_cancel_each_other_out(
+    node: Node, channels: list[list[float]], mono: list[float]
+) -> None:
     body = """async (channels) => {
       const { mixed } = await import('/js/clone/reference.js');
       const getChannelData = (channel) => Float32Array.from(channels[channel]);

@@ -71,7 +71,7 @@ def test_estimated_duration_follows_the_pace_of_the_complete_lines(node: Node) -
     assert end - start == pytest.approx(0.8 * expected[-1], rel=0.05)
 
 
-def test_layout_reads_each_line_once(node: Node) -> None:
+def test_schedule_reads_each_script_line_once(node: Node) -> None:
     body = """async () => {
       const { Script } = await import('/js/script/document.js');
       const { clipsOf } = await import('/js/script/schedule.js');
@@ -85,7 +85,7 @@ def test_layout_reads_each_line_once(node: Node) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "…"])
-def test_empty_script_has_no_clips(node: Node, text: str) -> None:
+def test_script_without_speakable_text_has_no_clips(node: Node, text: str) -> None:
     assert laid_out(node, [{"text": text}]) == []
 
 

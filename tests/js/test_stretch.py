@@ -90,7 +90,7 @@ def test_time_stretching_changes_duration_and_keeps_pitch(node: Node, pitch: flo
     assert np.sqrt(np.mean(sound**2)) == pytest.approx(np.sqrt(np.mean(pcm.astype(float) ** 2)), rel=0.05)
 
 
-def test_rate_one_outputs_samples_unchanged(node: Node) -> None:
+def test_time_stretching_at_normal_speed_changes_no_sample(node: Node) -> None:
     pcm = np.random.default_rng(0).integers(-32768, 32768, 30_000).astype(np.int16)
     assert np.array_equal(stretched(node, pcm, 1), pcm)
 

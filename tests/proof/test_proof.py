@@ -120,7 +120,7 @@ async def test_event_loop_delay_is_measured_during_speech_and_voice_uploads(
         assert all(int(kept) for kept in re.findall(r"with (\d+) voices", figure)), figure
 
 
-async def test_both_ports_serve_another_client_during_floods(folder_of: FolderOf) -> None:
+async def test_studio_and_runtime_serve_another_client_during_floods(folder_of: FolderOf) -> None:
     async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "4"]
         async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:
@@ -128,7 +128,7 @@ async def test_both_ports_serve_another_client_during_floods(folder_of: FolderOf
         assert figure.count("(runtime)") == figure.count("(studio)") == 3
 
 
-async def test_out_of_memory_fails_only_the_request_concerned(folder_of: FolderOf) -> None:
+async def test_out_of_memory_error_ends_only_the_affected_request(folder_of: FolderOf) -> None:
     async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "base")), "--max-slots", "8"]
         async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:

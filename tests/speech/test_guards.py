@@ -63,7 +63,7 @@ def test_normal_speech_is_far_from_the_runaway_limits(spoken: list[EventRecorder
         assert len(heard.codes) - 8 < detector.last_audible_frame < len(heard.codes), text
 
 
-def test_speech_ends_before_its_text_counts_as_spoken(spoken: list[EventRecorder]) -> None:
+def test_speech_ends_before_its_estimated_number_of_frames(spoken: list[EventRecorder]) -> None:
     for text, heard in zip(TEXTS, spoken, strict=True):
         assert len(heard.codes) < estimate_speech_frames(text), text
 

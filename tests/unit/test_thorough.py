@@ -25,7 +25,7 @@ def test_test_files_are_distributed_evenly_over_the_groups() -> None:
         pytest.param(False, id="slow parameter", marks=pytest.mark.quick),
     ],
 )
-def test_closest_mark_takes_precedence(request: pytest.FixtureRequest, is_slow: bool) -> None:
+def test_pytest_mark_closest_to_a_test_takes_precedence(request: pytest.FixtureRequest, is_slow: bool) -> None:
     assert is_thorough(request.node) is is_slow
 
 

@@ -27,14 +27,14 @@ class Clock:
         self.ahead_s += HOUR_S
 
 
-async def test_tests_use_the_patient_event_loop_and_httpx_timeouts() -> None:
+async def test_tests_use_a_special_event_loop_and_longer_httpx_timeouts() -> None:
     assert type(asyncio.get_running_loop()) is PatientLoop
     assert httpx.Client().timeout == httpx.Timeout(TEST_TIMEOUT_S)
     assert httpx.Client(timeout=5.0).timeout == httpx.Timeout(5.0)
 
 
 @pytest.mark.parametrize("where", ["waiting", "busy"])
-def test_process_suspension_costs_little_loop_time(where: str) -> None:
+def test_suspension_of_the_process_advances_the_loop_clock_only_slightly(where: str) -> None:
     clock = Clock()
 
     async def waited_s() -> float:
@@ -53,7 +53,7 @@ def test_process_suspension_costs_little_loop_time(where: str) -> None:
         assert 0.04 < runner.run(waited_s()) < 60
 
 
-async def test_time_of_a_running_process_is_counted() -> None:
+async def test_loop_clock_advances_while_the_process_is_running() -> None:
     loop = asyncio.get_running_loop()
     began, passed = loop.time(), time.monotonic()
     for _ in range(3):

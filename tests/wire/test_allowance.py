@@ -124,7 +124,7 @@ def test_refusal_contains_the_reset_time_of_the_allowance(studio: int) -> None:
     assert "1 s of speech" in answer.json()["error"]["message"]
 
 
-def test_allowance_resets_daily_and_accounts_are_bounded() -> None:
+def test_allowance_resets_daily_and_the_number_of_accounts_is_limited() -> None:
     from runtime.errors import SpeechSpent
     from runtime.shared.port.limits import Allowance
 

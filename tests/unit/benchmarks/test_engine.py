@@ -43,7 +43,7 @@ def test_model_parts_are_measured_with_their_lower_bounds(
 
 
 @pytest.mark.slow
-def test_variants_are_measured_with_the_same_sizes(
+def test_setting_variants_are_measured_with_the_same_batch_sizes(
     endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = "--batches 1 --contexts 64 --prompts 16 --frames 2 --length 300 --variant a --variant b:THREADS=1"

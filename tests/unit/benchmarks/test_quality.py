@@ -35,7 +35,7 @@ def test_first_differing_frame_is_found(one: tuple[int, ...], other: tuple[int, 
 
 
 @pytest.mark.slow
-def test_batches_variants_and_earlier_runs_are_compared(
+def test_codes_of_batches_variants_and_earlier_runs_are_compared(
     endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def codes(frames: int, variants: str = "") -> dict[str, list[dict[str, Any]]]:

@@ -76,5 +76,5 @@ def test_small_networks_use_one_thread_and_large_networks_use_all_cores(monkeypa
 
 
 @pytest.mark.parametrize(("cores", "frames", "sound"), [(1, 1, 1), (2, 1, 1), (4, 3, 1), (8, 6, 2), (16, 12, 4)])
-def test_frames_and_audio_share_no_core(cores: int, frames: int, sound: int) -> None:
+def test_frame_threads_and_audio_threads_share_no_core(cores: int, frames: int, sound: int) -> None:
     assert split_cores(cores) == ThreadCounts(frames, sound)

@@ -41,7 +41,7 @@ def frame_of(checkpoint: Checkpoint, device: Device, dtype: torch.dtype) -> Fram
 @pytest.mark.slow
 @pytest.mark.parametrize(("rows", "span", "plain"), [(1, 512, True), (3, None, False), (8, 512, False)])
 @pytest.mark.parametrize(("spec", "dtype"), [("tiny", torch.bfloat16), ("tiny", torch.float32), ("odd", torch.float32)])
-def test_whole_frame_can_be_captured(
+def test_computation_of_a_frame_can_be_captured_in_a_graph(
     npu: NpuDevice,
     ascend: StandIn,
     on_npu: LoadedOnNpu,
@@ -71,7 +71,7 @@ def test_whole_frame_can_be_captured(
     assert ascend.npu.launches["topk"] == (groups if plain else 0)
 
 
-def test_prefill_chunk_can_be_captured(npu: NpuDevice, ascend: StandIn, on_npu: LoadedOnNpu) -> None:
+def test_prefill_chunk_can_be_captured_in_a_graph(npu: NpuDevice, ascend: StandIn, on_npu: LoadedOnNpu) -> None:
     checkpoint = on_npu("tiny", "custom_voice")
     frame = frame_of(checkpoint, npu, torch.float32)
     embeds = torch.zeros(2, 16, checkpoint.config.talker.hidden_size, device=NPU)
@@ -84,7 +84,7 @@ def test_prefill_chunk_can_be_captured(npu: NpuDevice, ascend: StandIn, on_npu: 
     assert (ascend.npu.ai_cpu, ascend.npu.copied) == ([], 0)
 
 
-def test_cpu_attention_cannot_be_captured(speaker: Checkpoint) -> None:
+def test_cpu_attention_cannot_be_captured_in_a_graph(speaker: Checkpoint) -> None:
     """The CPU attention loops over rows, whose lengths must be read by the host."""
     device = open_device("cpu")
     device.torch_device = META

@@ -224,7 +224,7 @@ def test_streamed_row_generates_at_most_one_frame_per_text_id(speaker: Checkpoin
 
 
 @pytest.mark.parametrize(("device", "order"), [("cpu", [2, 1, 0]), ("meta", [0, 1, 2])])
-def test_released_slots_are_reused_in_the_order_of_the_device(
+def test_order_in_which_released_slots_are_reused_depends_on_the_device(
     speaker: Checkpoint, device: str, order: list[int]
 ) -> None:
     """A CPU reuses allocated memory, and other devices avoid slots of running frames."""

@@ -200,12 +200,12 @@ def test_repetition_penalty_of_zero_is_refused(speaker: Checkpoint, value: float
 
 
 @pytest.mark.parametrize("frames", [0, -1, 4097])
-def test_max_frames_is_bounded(speaker: Checkpoint, frames: int) -> None:
+def test_max_frames_out_of_range_is_refused(speaker: Checkpoint, frames: int) -> None:
     with pytest.raises(InvalidConfig, match="1 to 4096"):
         admitted(custom_voice(max_frames=frames), speaker, length=10_000)
 
 
-def test_request_that_can_never_fit_is_refused_with_its_numbers(speaker: Checkpoint) -> None:
+def test_request_that_needs_more_positions_than_a_slot_has_is_refused_with_both_numbers(speaker: Checkpoint) -> None:
     with pytest.raises(DoesNotFit) as caught:
         admitted(custom_voice(max_frames=4000), speaker)
     facts = caught.value.facts

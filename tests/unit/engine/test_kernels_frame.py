@@ -97,7 +97,7 @@ def test_kernel_frames_equal_frames_without_kernels(loaded: Loaded, spec: str) -
         assert torch.equal(ours, truth)
 
 
-def test_ids_give_the_frames_of_their_embeddings(loaded: Loaded) -> None:
+def test_prompt_ids_give_the_same_frames_as_their_embeddings(loaded: Loaded) -> None:
     """The last launch has the ids of one prompt and the embeddings of the other."""
     checkpoint = copy.deepcopy(loaded("quick", "custom_voice"))
     runners = [ModelRunner(checkpoint, Interpreted(), torch.float32, 2, LENGTH, 16) for _ in range(3)]
@@ -157,7 +157,7 @@ def test_row_with_cross_checkpoint_embeddings_shares_a_batch(loaded: Loaded, spe
     assert not np.array_equal(alone[-1].codes[0], mixed[0][-1].codes[0])
 
 
-def test_frame_uses_only_kernels(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frame_launches_kernels_and_no_pytorch_operation(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     """A PyTorch operation would take longer than a kernel and could not overlap with a kernel."""
     from triton.runtime.interpreter import GridExecutor
 

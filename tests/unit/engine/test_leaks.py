@@ -181,7 +181,7 @@ def test_slot_serves_the_next_request_after_a_failure(speaker: Checkpoint) -> No
     assert_identical([after], [fresh])
 
 
-def test_every_slot_is_released(speaker: Checkpoint) -> None:
+def test_slots_are_released_after_more_requests_than_slots(speaker: Checkpoint) -> None:
     engine = engine_of(speaker, slots=2)
     speak_together(engine, *[custom_voice(max_frames=2)] * 5)
     assert core_of(engine).runner.slot_cache.free == 2

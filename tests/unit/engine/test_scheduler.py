@@ -143,7 +143,7 @@ def test_every_client_is_served_to_the_end(arrivals: list[float], share: float, 
 # --- Tests of the selection of rows for the next frame.
 
 
-def test_rows_far_ahead_yield_only_if_slots_are_scarce() -> None:
+def test_rows_with_much_buffered_audio_pause_only_if_slots_are_scarce() -> None:
     scheduler, table = speaking(3)
     table.emitted[:] = table.sampled
     table.buffer_empty_at[:] = [102.0, 103.5, 99.0]
@@ -167,7 +167,7 @@ def test_only_rows_near_their_end_decode_during_pending_first_audio() -> None:
 @pytest.mark.parametrize(
     ("step_s", "yields_to_first_audio"), [(np.inf, False), (0.7 * FRAME_S, False), (0.6 * FRAME_S, True)]
 )
-def test_rows_yield_to_first_audio_if_their_next_chunk_is_in_time(step_s: float, yields_to_first_audio: bool) -> None:
+def test_rows_pause_for_first_audio_if_their_next_chunk_is_in_time(step_s: float, yields_to_first_audio: bool) -> None:
     scheduler = Simulation.of(1, first_alone=True).scheduler
     assert (
         scheduler.yields_to_first_audio(StepDurations(step_s=step_s, code2wav_s=0.1 * FRAME_S)) == yields_to_first_audio
@@ -176,7 +176,7 @@ def test_rows_yield_to_first_audio_if_their_next_chunk_is_in_time(step_s: float,
 
 
 @pytest.mark.parametrize(("step_s", "is_decoding_fast"), [(np.inf, False), (FRAME_S / 3, False), (FRAME_S / 5, True)])
-def test_no_row_yields_on_a_fast_machine(step_s: float, is_decoding_fast: bool) -> None:
+def test_no_row_pauses_on_a_fast_machine(step_s: float, is_decoding_fast: bool) -> None:
     scheduler, _ = speaking(1)
     assert scheduler.is_decoding_fast(StepDurations(step_s=step_s)) == is_decoding_fast
 

@@ -145,7 +145,7 @@ SPOILED: dict[str, Callable[[VoicePrompt], VoicePrompt]] = {
 
 @pytest.mark.slow("without codes", "with too many codes", "with codes below the table", "with a short x-vector")
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED.keys())
-def test_unsuitable_prompt_is_encoded_again_from_samples(
+def test_recording_with_an_unsuitable_prompt_is_encoded_again(
     cloner: Checkpoint, spoil: Callable[[VoicePrompt], VoicePrompt]
 ) -> None:
     engine = engine_of(cloner)
@@ -260,7 +260,9 @@ def test_failed_encoding_of_a_cancelled_request_fails_no_other_request(reading: 
     assert len(after.codes) == 2
 
 
-def test_unrequested_voices_count_towards_the_cache_limit(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_voices_of_cancelled_requests_count_towards_the_cache_limit(
+    cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = engine_of(cloner, prompt_cache=2)
     voices = voices_of(engine)
     gate = Gate(voices, monkeypatch)
@@ -280,7 +282,7 @@ def test_unrequested_voices_count_towards_the_cache_limit(cloner: Checkpoint, mo
 
 
 @pytest.mark.logs_errors
-def test_audio_failure_after_the_reference_is_not_cached(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_decoding_of_reference_frames_is_not_cached(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner)
     network = core_of(engine, Mode.BASE).code2wav_streams.network
     with monkeypatch.context() as spoiled:

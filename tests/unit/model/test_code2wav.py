@@ -207,7 +207,7 @@ def test_published_decoder_has_a_receptive_field_of_ten_frames() -> None:
 
 
 @torch.inference_mode()
-def test_gpu_code_path_gives_the_same_shapes() -> None:
+def test_code2wav_shapes_are_equal_in_the_code_path_for_gpus() -> None:
     """The meta device takes the same branches of the code as a GPU."""
     with on_meta():
         code2wav = Code2Wav(speech_tokenizer_config().code2wav)

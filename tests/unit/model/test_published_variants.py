@@ -47,7 +47,7 @@ def shapes_of(folder: Path) -> Shapes:
 
 
 @per_variant
-def test_keys_and_shapes_equal_the_published_list(tmp_path: Path, variant: str) -> None:
+def test_tensor_names_and_shapes_equal_the_published_list(tmp_path: Path, variant: str) -> None:
     size, mode = VARIANTS[variant]
     write_configs(tmp_path, variant)
     published = {
@@ -58,7 +58,7 @@ def test_keys_and_shapes_equal_the_published_list(tmp_path: Path, variant: str) 
     assert (len(ours), sum(prod(shape) for shape in ours.values())) == TENSORS_AND_PARAMETERS[variant]
 
 
-def test_the_speech_tokenizer_has_the_published_keys_and_shapes() -> None:
+def test_speech_tokenizer_has_the_published_tensor_names_and_shapes() -> None:
     config = speech_tokenizer_config()
     with on_meta():
         decoder = Code2Wav(config.code2wav)

@@ -383,7 +383,7 @@ async def test_document_reader_has_a_timeout() -> None:
     assert (time.monotonic() - begun) < 60
 
 
-async def test_fault_of_a_reader_is_logged_without_the_text(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_of_a_document_reader_is_logged_without_the_text(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     with pytest.raises(DocumentUnreadable, match=values.DAMAGED):
         await DocumentService().read(sends(b"secret"), no_such_option=True)

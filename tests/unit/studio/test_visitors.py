@@ -90,7 +90,7 @@ def test_cookie_works_in_an_https_frame_and_over_plain_http(address: str) -> Non
     assert "HttpOnly; SameSite=None; Secure; Partitioned" in framed
 
 
-def test_first_request_without_a_page_sets_a_cookie_and_uses_its_visitor(address: str) -> None:
+def test_client_without_a_page_gets_a_visitor_cookie_with_its_first_request(address: str) -> None:
     with httpx.Client(base_url=address, trust_env=False) as client:
         assert client.get("/studio/me").json()["visitor"]["kind"] == "visitor"
         record = save(client, SOUND)

@@ -75,7 +75,7 @@ def test_pieces_start_at_pre_tokenizer_boundaries_and_contain_the_body_ids(
     assert [token for _, ids in pieces for token in ids] == tokenizer.encode_text(text)
 
 
-def test_longest_control_token_is_known(folder: Path) -> None:
+def test_length_of_the_longest_control_token_is_correct(folder: Path) -> None:
     tokenizer = tokenizer_of(folder)
     assert tokenizer.longest_reserved == max(map(len, tokenizer.reserved)) > 5
 

@@ -190,7 +190,7 @@ def test_flush_speaks_the_buffered_text_and_is_acknowledged() -> None:
     ]
 
 
-def test_pending_flushes_are_bounded() -> None:
+def test_number_of_pending_flushes_is_limited() -> None:
     driver = cartesia()
     driver.send(generation("Hello ", **{"continue": True}))
     for _ in range(200):

@@ -321,7 +321,7 @@ def test_engine_without_status_messages_counts_as_busy(apart: Apart, monkeypatch
     until(lambda: apart.client._status_at > since)
 
 
-def test_step_running_when_the_engine_fell_silent_keeps_its_start_time(
+def test_step_keeps_its_start_time_if_the_engine_sends_no_more_status_messages(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a later start time, the watchdog would assume that the long step had finished.

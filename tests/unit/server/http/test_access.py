@@ -189,7 +189,7 @@ def test_ticket_is_valid_for_one_socket_and_a_short_time() -> None:
     assert knock(door, query=f"ticket={late}") == (401, "unauthorized")
 
 
-def test_number_of_tickets_is_bounded() -> None:
+def test_number_of_stored_tickets_is_limited() -> None:
     tickets = TicketStore(60, lambda: 0.0)
     first = tickets.issue()
     issued = [tickets.issue() for _ in range(4096)]
@@ -317,7 +317,7 @@ def test_account_header_sets_the_rate_limit_only_if_sent_by_the_studio(
     assert [ask(f"invented {number}", "") for number in range(3)] == [429, 429, 429]
 
 
-def test_number_of_remembered_callers_is_bounded() -> None:
+def test_number_of_callers_with_a_stored_rate_limit_is_limited() -> None:
     rate = RateLimit(1, lambda: 0.0)
     assert rate.wait_s(b"first") == 0
     assert rate.wait_s(b"first") == 60

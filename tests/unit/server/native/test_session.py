@@ -615,7 +615,7 @@ def test_disconnect_releases_all_resources() -> None:
     assert driver.session.deadline is None
 
 
-def test_client_that_reads_no_replies_is_congested() -> None:
+def test_session_is_congested_if_its_client_reads_no_replies() -> None:
     driver = ready()
     for index in range(257):
         driver.send("ping", t=index)

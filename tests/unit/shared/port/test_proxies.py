@@ -61,7 +61,7 @@ async def test_scheme_is_taken_from_the_trusted_proxy_and_mapped_to_ws() -> None
     assert (await seen(1, ("x-forwarded-proto", "gopher")))[1] == "http"
 
 
-def test_space_trusts_one_proxy_by_default() -> None:
+def test_hugging_face_space_trusts_one_proxy_by_default() -> None:
     space = {"SPACE_ID": "owner/name"}
     assert (ServerSettings().proxies({}), ServerSettings().proxies(space)) == (0, 1)
     assert ServerSettings(trusted_proxies=2).proxies(space) == 2
