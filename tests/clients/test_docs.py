@@ -23,7 +23,8 @@ from tests.support.runtime_server import RunningServer
 PYTHON_CLIENT = ROOT / "clients" / "python"
 PYTHON_PAGE = (PYTHON_CLIENT / "README.md").read_text("utf-8")
 JAVASCRIPT_PAGE = (node.CLIENT / "README.md").read_text("utf-8")
-PAGES = ("README.md", "docs/quickstart.md", "docs/api.md", "docs/mcp.md")  # All examples of these pages run.
+# All examples of these pages run.
+PAGES = ("README.md", "docs/quickstart.md", "docs/api.md", "docs/dialects.md", "docs/mcp.md")
 ADDRESS = re.compile(r"(?<=://)(?:localhost|127\.0\.0\.1):7860")
 EXAMPLE_S = 150
 
