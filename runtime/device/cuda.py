@@ -102,7 +102,7 @@ class CudaDevice(CpuDevice):
             work()  # The first run compiles kernels and lets libraries choose their algorithms.
             capture_stream.synchronize()
             graph = torch.cuda.CUDAGraph()
-            # Other threads may use the GPU during the capture, so its restrictions apply to this thread only.
+            # The mode is thread_local, because other threads may use the GPU during the capture.
             with torch.cuda.graph(graph, self._pools[stream], capture_stream, capture_error_mode="thread_local"):
                 result = work()
         return CudaGraph(graph, result)

@@ -146,7 +146,7 @@ class NpuDevice(CpuDevice):
                 work()
             capture_stream.synchronize()
             graph = npu.NPUGraph()
-            # Other threads may use the device during the capture, so its restrictions apply to this thread only.
+            # The mode is thread_local, because other threads may use the device during the capture.
             with npu.graph(graph, pool=self.pools[stream], stream=capture_stream, capture_error_mode="thread_local"):
                 result = work()
         return NpuGraph(graph, result, npu.is_current_stream_capturing)

@@ -411,8 +411,8 @@ class _Engine:
     def __enter__(self) -> None:
         with self._lock:
             if not self._within:
-                # This setting is global and determines the library that packs the weights. Later products use the same
-                # library.
+                # Select fbgemm while the weights are packed. The setting is global, but products use the library that
+                # packed their weights.
                 self._before, torch.backends.quantized.engine = torch.backends.quantized.engine, "fbgemm"
             self._within += 1
 

@@ -455,7 +455,7 @@ class EngineCore:
             log.exception("the prefill of %d requests failed", len(sequences))
             if len(sequences) == 1 or isinstance(error, UnreadableFrame):
                 self._fail(slots)
-            else:  # Each row is tried again separately, because only the faulty row should fail.
+            else:  # Repeat the prefill for each row separately, because only the faulty row should fail.
                 for sequence in sequences:
                     self._prefill_chunks([sequence])
             return

@@ -65,7 +65,7 @@ class ServerMetrics:
         self._uncaptured = counter("uncaptured", "Code2Wav calls without a captured graph, on a device with graphs")
         self._memory = gauge("memory_bytes", "Device memory in bytes", ("kind",))
         self._canaries = counter("canaries", "Completed checks of the idle engine by outcome", ("outcome",))
-        # Values of these totals in the last report of the engine.
+        # Total numbers of frames and of uncaptured calls in the last report of the engine.
         self._totals = {self._frames: 0, self._uncaptured: 0}
         self._lag_s = histogram("loop_lag_seconds", "Delay of event loop callbacks", (), _LAGS)
 

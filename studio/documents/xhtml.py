@@ -426,7 +426,7 @@ class XhtmlReader:
             if items and all(len(cell) <= 1 for cell in cells) and not has_places and len(frame.cells) > 1:
                 text = row_text([item.text for item in items])
                 items = [] if self._omitted.omits("tables", text) else [_Item(text)]
-            outer.items += items  # The table is used for layout, so its cells contain paragraphs.
+            outer.items += items  # The cells contain paragraphs, because the table is only used for layout.
         elif name in _CELLS:
             outer.items += frame.items
         else:

@@ -25,7 +25,7 @@ from runtime.device.kernels import pdl, shared_memory, staging, wgmma
 from runtime.device.kernels.gemm import PARTS
 
 SIZES = 16, 32, 64  # Numbers of input rows per program. One kernel is compiled for each size.
-ROWS = *SIZES, 128  # Maximum numbers of input rows with the same tiles.
+ROWS = *SIZES, 128  # Maximum number of input rows for each entry of `Candidates`.
 RESERVED_BYTES = 1024  # Bytes of shared memory that are used neither for weights nor for input rows.
 
 

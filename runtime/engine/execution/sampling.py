@@ -102,7 +102,7 @@ def _keep_top_p(scores: Tensor, level: BatchSamplingParams) -> Tensor:
     The sum for a code includes all codes that are not more probable, so equal scores are treated equally.
     """
     ascending = scores.sort(dim=-1).values
-    # If several scores are equal, this is the index of the last of them.
+    # Index of each score in ascending order. Equal scores all get the index of the last one.
     up_to = torch.searchsorted(ascending, scores, right=True) - 1
     mass = ascending.softmax(dim=-1).cumsum(dim=-1).gather(-1, up_to)
     banned = (mass <= 1 - level.top_p[:, None]) & (level.top_p < 1)[:, None] & (scores < ascending[:, -1:])

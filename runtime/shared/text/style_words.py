@@ -61,8 +61,8 @@ con e molto più poco quasi tono troppo voce
 и но очень почти с голосом чуть
 매우 아주 조금 목소리로 거의
 """
-# Words of styles in Chinese and Japanese, which have no spaces. Each part between commas must be one of these words.
-# Particles may be added to it.
+# Words of styles in Chinese and Japanese, which have no spaces. Each part of a style between commas must be one of
+# these words, with or without a particle.
 WIDE_STYLES = """
 开心 高兴 快乐 愉快 欢快 兴奋 激动 悲伤 伤心 难过 忧伤 忧郁 沮丧 生气 愤怒 恼怒 害怕 恐惧 惊恐 紧张 焦虑 担心
 惊讶 吃惊 震惊 平静 冷静 镇定 温柔 温暖 柔和 轻柔 亲切 友好 严肃 庄重 庄严 认真 正式 疲惫 疲倦 累 累了 困倦

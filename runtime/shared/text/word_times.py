@@ -17,9 +17,9 @@ from runtime.request import SAMPLE_RATE
 
 _PER_LETTER_S = 0.07  # Average duration in seconds of a letter, including white space (about 14 letters per second).
 _PER_SYLLABLE_S = 0.22
-# Characters of scripts without spaces. Each character is at least one syllable and counts as a word.
+# Chinese, Japanese and Korean characters. Each of them is at least one syllable.
 _SYLLABIC = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-# Characters of these scripts without Korean, which has spaces between words.
+# The same characters without Korean, which has spaces between words. Each of them counts as a word.
 _UNSPACED_LETTERS = _SYLLABIC.replace("\uac00-\ud7af", "")
 # Pattern of one word with the white space around it.
 _WORD = re.compile(rf"\s*(?:[{_UNSPACED_LETTERS}][^\s\w]*|[^\s{_UNSPACED_LETTERS}]+)\s*")

@@ -385,7 +385,7 @@ class _Story:
             text = row_text([block.text for cell in read for block in cell])
             if text and not self._omitted.omits("tables", text):
                 self._blocks.append(_Block(text))
-        else:  # The table is used for layout, so its cells contain paragraphs.
+        else:  # The cells contain paragraphs, because the table is only used for layout.
             self._blocks += [block for cell in read for block in cell]
 
     def _cell(self, element: etree._Element) -> None:

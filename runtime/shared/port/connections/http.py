@@ -293,7 +293,7 @@ async def _close_after_body(
     async def send_before_close(message: Message) -> None:
         is_end = message["type"] == "http.response.body" and not message.get("more_body", False)
         is_early = closes and is_end and cycle.more_body and not cycle.disconnected
-        # This flag prevents an early close. The header "Connection: close" was already sent.
+        # Keep uvicorn from closing the connection too early. The header "Connection: close" was already sent.
         cycle.keep_alive |= is_early
         await send(message)
         if is_early and cycle.response_complete and cycle.transport.can_write_eof():
