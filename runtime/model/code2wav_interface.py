@@ -1,8 +1,8 @@
 """Interface of a Code2Wav network that stores the states of all open streams.
 
 ``TorchCode2Wav`` implements the interface with torch operations on any device. ``runtime/model/packed_code2wav.py``
-uses Triton kernels. A result contains the 16-bit samples of each row, followed by flags. A flag is nonzero if
-the network's output was not finite before it was rounded to 16 bits.
+uses Triton kernels. Each row of a result contains 16-bit samples, followed by flags. The flags are nonzero if the
+network's output for this row was not finite before it was rounded to 16 bits.
 """
 
 from __future__ import annotations
