@@ -181,7 +181,7 @@ class Engine:
 
     def append(self, ticket: int, text: str) -> None:
         """Append text to a request that was submitted with ``open_text``."""
-        self._change_text(ticket, lambda text_stream: text_stream.add(text))
+        self._change_text(ticket, lambda text_stream: text_stream.append_text(text))
 
     def flush(self, ticket: int) -> None:
         """Speak all text received so far, even if the last word or sentence is incomplete."""

@@ -22,7 +22,7 @@ _NOT_ITS_END = re.compile(r"[.,;:!?'\")\]}*_~]+\Z")
 class Addresses:
     """Incremental filter that shortens the web addresses in one text.
 
-    The text to speak is the concatenation of all results of `add` and `finish`.
+    The text to speak is the concatenation of all results of `feed_text` and `finish`.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Addresses:
         # The letter "a" if the last returned character is a letter or digit. In this case, no address can start.
         self._before = ""
 
-    def add(self, text: str) -> str:
+    def feed_text(self, text: str) -> str:
         """Append text and return the filtered text that is final.
 
         Text that may be an incomplete address is held back.

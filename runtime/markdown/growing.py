@@ -42,8 +42,8 @@ _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 class GrowingMarkdown:
     """Incremental converter of one Markdown text to spoken text.
 
-    The text to speak is the concatenation of all results of `add`, `flush` and `finish`. If `flush` is not called, the
-    result does not depend on how the text is divided into pieces.
+    The text to speak is the concatenation of all results of `feed_text`, `flush` and `finish`. If `flush` is not
+    called, the result does not depend on how the text is divided into pieces.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class GrowingMarkdown:
         self._ended_with_return = False
         self._has_begun = False  # True after the first character that is not white space.
 
-    def add(self, text: str) -> str:
+    def feed_text(self, text: str) -> str:
         """Append Markdown text and return the new spoken text that is final.
 
         Spoken text that later input could change is held back.
@@ -83,7 +83,7 @@ class GrowingMarkdown:
         """
         if not self._is_paragraph and self._line.strip():
             self._classify(is_whole=True)
-        self._output.add(self._inline.finish())
+        self._output.append_text(self._inline.finish())
         self._output.pause()
         return self._output.pop_text()
 
@@ -107,7 +107,7 @@ class GrowingMarkdown:
                 self._classify()
             self._must_be_complete = self._must_be_complete or (bool(text) and not self._is_paragraph)
         if self._is_paragraph:
-            self._output.add(self._inline.add(text))
+            self._output.append_text(self._inline.feed_text(text))
         else:
             self._line += text
 
@@ -143,7 +143,7 @@ class GrowingMarkdown:
             self._begin(leaf)
         self._line = ""
         self._is_paragraph = True
-        self._output.add(self._inline.add(text))
+        self._output.append_text(self._inline.feed_text(text))
 
     def _end_line(self) -> None:
         line, self._line, self._must_be_complete = self._line, "", False
@@ -154,7 +154,7 @@ class GrowingMarkdown:
             self._close()
             self._store_line("" if self._context and self._context[-1] else None)
         if self._is_paragraph:
-            self._output.add(self._inline.end_line())
+            self._output.append_text(self._inline.end_line())
             self._store_line(self._stored_line)
         self._line = ""
         self._is_paragraph = False
@@ -172,8 +172,8 @@ class GrowingMarkdown:
         self._close()
         if leaf is not None and leaf.kind in {Kind.HEADING, Kind.ROW}:
             self._begin(leaf)
-            spoken = spoken_row(leaf.source) if leaf.kind is Kind.ROW else self._inline.add(leaf.source)
-            self._output.add(spoken)
+            spoken = spoken_row(leaf.source) if leaf.kind is Kind.ROW else self._inline.feed_text(leaf.source)
+            self._output.append_text(spoken)
             self._close()
         if leaf is not None and leaf.kind is Kind.FOOTNOTE:
             self._store_line(
@@ -201,7 +201,7 @@ class GrowingMarkdown:
     def _close(self) -> None:
         """End the open block."""
         if self._open is not None:
-            self._output.add(self._inline.finish())
+            self._output.append_text(self._inline.finish())
             self._output.end(is_sentence=self._open.is_sentence)
             self._open = None
 
@@ -247,9 +247,9 @@ class _Output:
         self._is_leading = True
         self._leaf = leaf
 
-    def add(self, text: str) -> None:
+    def append_text(self, text: str) -> None:
         if text:
-            self._give(self._addresses.add(text))
+            self._give(self._addresses.feed_text(text))
 
     def pause(self) -> None:
         """Release all text, even if it may be the start of an address."""

@@ -37,7 +37,7 @@ class GrowingInline:
         # for long texts.
         self._look_at = 0
 
-    def add(self, text: str) -> str:
+    def feed_text(self, text: str) -> str:
         """Append Markdown text and return the new spoken text that is final.
 
         Spoken text that later input could change is held back.

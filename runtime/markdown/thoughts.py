@@ -26,7 +26,7 @@ class GrowingThoughts:
         self._is_line_start = True
         self._closing: str | None = None  # End tag of the current block, or None if there is no block.
 
-    def add(self, text: str) -> str:
+    def feed_text(self, text: str) -> str:
         """Append text and return the new text that is not reasoning."""
         self._held += text
         spoken = []
@@ -76,7 +76,7 @@ def without_thoughts(text: str) -> str:
     """Return a complete text without its blocks of reasoning."""
     thoughts = GrowingThoughts()
     pieces = (text[start : start + _PIECE_CHARS] for start in range(0, len(text), _PIECE_CHARS))
-    return "".join(map(thoughts.add, pieces)) + thoughts.finish()
+    return "".join(map(thoughts.feed_text, pieces)) + thoughts.finish()
 
 
 def _may_open(text: str) -> bool:

@@ -112,5 +112,5 @@ def _apply_choice(lines: list[str], leaves: Sequence[Leaf], omitted: OmittedCont
 def _spoken(text: str) -> list[str]:
     """Return the paragraphs of a Markdown text as spoken text."""
     growing = GrowingMarkdown()
-    spoken = growing.add(text) + growing.finish()
+    spoken = growing.feed_text(text) + growing.finish()
     return [part for part in _BLANK.split(spoken) if part.strip() not in {"", _SILENT_RESULT}]

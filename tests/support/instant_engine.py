@@ -239,7 +239,7 @@ class InstantEngine:
             return self._tickets
 
     def append(self, ticket: int, text: str) -> None:
-        self._command(ticket, lambda saying: saying.text.add(text))
+        self._command(ticket, lambda saying: saying.text.append_text(text))
 
     def flush(self, ticket: int) -> None:
         self._command(ticket, InstantSequence.flush)

@@ -368,7 +368,7 @@ class SlotCache:
             self._reals[:, slot] = numbers[len(ints) :].view(torch.float32)[: len(self._reals)]
             self.seen[slot] = False
 
-    def append_text(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:
+    def append_token_ids(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:
         """Append text ids to the inputs of a slot, for a text that arrives during generation.
 
         With `is_last`, the last id is tts_eos.

@@ -251,7 +251,7 @@ def admit(
     )
     if request.open_text:
         text_stream = stream_of(max_chars=admission.part_chars if by_token else max_chars, by_token=by_token)
-        text_stream.add(text)
+        text_stream.append_text(text)
         return admission, text_stream
     text_stream = stream_of(max_chars=None if is_one_segment else admission.part_chars, by_token=by_token)
     try:
@@ -270,7 +270,7 @@ def _fill(text_stream: TextStream, text: str, admission: Admission, tokenizer: T
     Raises:
         DoesNotFit: A segment of the text is longer than a slot.
     """
-    text_stream.add(text)
+    text_stream.append_text(text)
     text_stream.finish()
     for part in text_stream.segments:
         admission.styled(part.style).plan(part.spoken, tokenizer)

@@ -203,7 +203,7 @@ class SegmentRunner:
                 sequence.plan = replace(sequence.plan, at_limit=StopReason.RUNAWAY)
                 sequence.limit = max(budget, sequence.sampled_frames + 1)
         if tokens:
-            self._runner.slot_cache.append_text(sequence.slot, tokens, is_last=segment.closed)
+            self._runner.slot_cache.append_token_ids(sequence.slot, tokens, is_last=segment.closed)
         sequence.update_table()
 
     def stop_at_limit(self, sequence: Sequence) -> None:

@@ -13,7 +13,7 @@ KOREAN_JAMO = range(0x1160, 0x1200)  # Korean vowels and final consonants, which
 class IncrementalTokenizer:
     """Tokenizer for streamed text, which returns each token id as soon as the id is final.
 
-    The ids are equal to the ids of the complete text without surrounding white space, for any division into `add`
+    The ids are equal to the ids of the complete text without surrounding white space, for any division into `feed_text`
     calls. The tokenizer splits text into pieces, such as words, and never merges across pieces. Later text can change
     only the last piece or the white space at the end. Therefore the last word is delayed in scripts with spaces: "Hello
     wor" gives "Hello". Consecutive letters are one piece, so Chinese, Japanese and Thai text is delayed until the next
@@ -30,7 +30,7 @@ class IncrementalTokenizer:
         self.tail = ""  # Normalized text whose ids have not been returned yet.
         self._begun = False  # True after the first character that is not a space.
 
-    def add(self, text: str) -> list[int]:
+    def feed_text(self, text: str) -> list[int]:
         """Append text, and return the new token ids that later text cannot change."""
         text = self._tokenizer.convert_to_ascii(text)
         if not self._begun:

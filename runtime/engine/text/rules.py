@@ -26,7 +26,7 @@ class LongNumberSplitter:
     def __init__(self) -> None:
         self._digits = 0  # Number of consecutive digits at the end of the text that was added so far.
 
-    def add(self, text: str) -> str:
+    def feed_text(self, text: str) -> str:
         """Append text, and return the text with spaces inserted into long numbers.
 
         After the first `PLAIN_DIGITS` digits, a space is inserted before every group of `GROUP_DIGITS` digits.

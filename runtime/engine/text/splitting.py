@@ -35,9 +35,9 @@ class SegmentSplitter:
         self._max_chars = max_chars
         self._text = ""  # Text without leading white space that has not been returned yet.
         self._decided = 0  # Index in the text before which no cut is possible any more.
-        self._later = 0  # Index in the text at which the text of the last `add` call starts.
+        self._later = 0  # Index in the text at which the text of the last `feed_text` call starts.
 
-    def add(self, text: str) -> list[str]:
+    def feed_text(self, text: str) -> list[str]:
         """Append text, and return the segments that are complete now."""
         before, self._text = len(self._text), self._text + text if self._text else text.lstrip()
         parts: list[str] = []
@@ -88,7 +88,7 @@ class SegmentSplitter:
             if is_sentence is None:
                 self._decided = cut
                 break
-            # The text of one `add` call is not divided into segments.
+            # The text of one `feed_text` call is not divided into segments.
             if self._split is Split.AUTO and cut > self._later:
                 break
             return cut

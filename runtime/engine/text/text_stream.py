@@ -122,7 +122,7 @@ class TextStream:
         self._tokenized = 0  # Number of characters of the segment that are already tokenized.
         self._is_queued = False  # True if this segment is already in `segments`.
 
-    def add(self, text: str) -> None:
+    def append_text(self, text: str) -> None:
         """Append text of the client.
 
         Raises:
@@ -136,7 +136,7 @@ class TextStream:
         if count > limit:
             raise TextTooLong(param="text", count=count, unit="characters", limit=limit)
         self.chars = count
-        self._append_items(self._tags.add(text))
+        self._append_items(self._tags.feed_text(text))
 
     def flush(self) -> None:
         """Make all received text ready to be spoken, even an incomplete last word or sentence."""
@@ -155,7 +155,7 @@ class TextStream:
         Raises:
             EmptyText: The text is empty.
             UnreadableText: The checkpoint cannot speak any of the text.
-            InvalidConfig: See `add`.
+            InvalidConfig: See `append_text`.
         """
         if self.closed:
             return
@@ -241,9 +241,9 @@ class TextStream:
         if self._reading is not None:
             if has_footnote_marks(with_seam):
                 self._note(NOTE_MARKS)
-            self._append_normalized(self._reading.add(spelled))
+            self._append_normalized(self._reading.feed_text(spelled))
             return
-        spoken = self._numbers.add(text)
+        spoken = self._numbers.feed_text(text)
         if len(spoken) != len(text):
             self._note(LONG_NUMBER)
         self._append_normalized(spoken)
@@ -261,7 +261,7 @@ class TextStream:
         if self.by_token:
             self._grow(text)
         else:
-            self._append_segments(self._splitter.add(text))
+            self._append_segments(self._splitter.feed_text(text))
 
     def _note(self, note: str) -> None:
         """Add a note for the client unless the same note exists."""
@@ -301,7 +301,7 @@ class TextStream:
     def _tokenize_to(self, end: int) -> None:
         """Tokenize the text of the open segment up to `end`."""
         if end > self._tokenized:
-            self._append_tokens(self._incremental.add(self._last.text[self._tokenized : end]))
+            self._append_tokens(self._incremental.feed_text(self._last.text[self._tokenized : end]))
             self._tokenized = end
 
     def _append_tokens(self, tokens: list[int], *, ends: bool = False) -> None:

@@ -152,14 +152,14 @@ _MARK_AT_END = re.compile(r"(?<![^\s\"'(])(?!(?:dept|approx|prof|etc|www|https?)
 class StreamingNormalizer:
     """Incremental text normalization for streamed text.
 
-    The concatenated results of `add` and `flush` are the complete text in normalized form.
+    The concatenated results of `feed_text` and `flush` are the complete text in normalized form.
     """
 
     def __init__(self) -> None:
         self.pending = ""  # Text whose normalized form may still change.
         self._before = ""  # Character before `pending`.
 
-    def add(self, text: str) -> str:
+    def feed_text(self, text: str) -> str:
         """Append text, and return the next part of the normalized text.
 
         Only normalized text that later text cannot change is returned.
@@ -187,7 +187,7 @@ class StreamingNormalizer:
 
 def normalize_english(text: str) -> str:
     """Return a complete text in normalized form, with numbers and symbols as words."""
-    return StreamingNormalizer().add(f"{text}\n").removesuffix("\n")
+    return StreamingNormalizer().feed_text(f"{text}\n").removesuffix("\n")
 
 
 def has_footnote_marks(text: str) -> bool:

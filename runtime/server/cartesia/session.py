@@ -158,7 +158,7 @@ class CartesiaSession(Dialect[Segment]):
     def _extend(self, context: Context, message: Generation) -> None:
         context.text.count(message.transcript)
         last = context.segments[-1]
-        spoken = context.text.add(message.transcript, self._clock())
+        spoken = context.text.feed_text(message.transcript, self._clock())
         if not message.goes_on:
             spoken += context.text.finish()
         elif message.speaks_at_once:
@@ -207,7 +207,7 @@ class CartesiaSession(Dialect[Segment]):
         queued_text = "".join(piece or "" for piece in context.head.queued)
         context.head.send_text(is_flushed=is_flushed)
         if context.words is not None and not context.head.queued:
-            context.words.add(context.read.add(queued_text))
+            context.words.append_text(context.read.feed_text(queued_text))
 
     def _end_unfinished(self, context: Context) -> None:
         """End a context that waits for text, after speaking the text in the filter's buffer."""
@@ -249,7 +249,7 @@ class CartesiaSession(Dialect[Segment]):
         """
         self._send(context, context.writer.finish())
         if context.words is not None:
-            context.words.add(context.read.finish())
+            context.words.append_text(context.read.finish())
             self._time(context, context.words.finish())
         ended = context.segments.popleft()
         self.utterances.pop(ended.number, None)

@@ -99,7 +99,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
                     last_sent_at, begun = now, True
                     if word_times is not None:
                         if not sent_bytes:
-                            word_times.add(await self._without_tags(self._text, tags=False))
+                            word_times.append_text(await self._without_tags(self._text, tags=False))
                         sent_bytes += len(piece)
                         samples = sent_bytes * SAMPLE_RATE // body.output_format.bytes_per_second
                         if (times := word_times.advance_to(samples)).words:

@@ -29,7 +29,7 @@ class ChunkSchedule:
             length = min(length, _MIN_TRIGGER_CHARS)
         return self._chars >= length and not self._tail[-1:].isalnum()
 
-    def add(self, text: str, *, is_triggered: bool = False) -> None:
+    def append_text(self, text: str, *, is_triggered: bool = False) -> None:
         """Count the characters of received text.
 
         Args:

@@ -66,10 +66,10 @@ class Context(Utterance[SynthesisOptions]):
             text = text.lstrip()
             self._is_leading = not text
         if text:
-            self._hold(self.text.add(text, now))
+            self._hold(self.text.feed_text(text, now))
             self.send_text()
         if self.schedule is not None:
-            self.schedule.add(text, is_triggered=message.try_trigger_generation)
+            self.schedule.append_text(text, is_triggered=message.try_trigger_generation)
         is_phrase = self.schedule is None and bool(text.strip()) and not text[-1].isalnum()
         if message.flush or is_phrase:
             self.speak()
@@ -86,7 +86,7 @@ class Context(Utterance[SynthesisOptions]):
     def close(self) -> None:
         """Mark the text of the context as complete."""
         self._hold(self.text.finish())
-        self.words.add(self.read.finish())
+        self.words.append_text(self.read.finish())
         self._end_word()
         self.is_complete = True
         if self.is_submitted or self.is_readable:
@@ -100,11 +100,11 @@ class Context(Utterance[SynthesisOptions]):
     def _hold(self, text: str) -> None:
         if text:
             self.queue_text(text)
-            self.words.add(self.read.add(text))
+            self.words.append_text(self.read.feed_text(text))
             self._last = text[-1]
 
     def _end_word(self) -> None:
         """Append a space, because clients display a word only when a space follows the word."""
         if not self._last.isspace():
-            self.words.add(" ")
+            self.words.append_text(" ")
             self._last = " "

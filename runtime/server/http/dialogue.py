@@ -170,5 +170,5 @@ _NO_CODES = np.zeros((0, 1), np.int64)
 
 def _word_times_of(text: str) -> WordTimes:
     word_times = WordTimes()
-    word_times.add(text)
+    word_times.append_text(text)
     return word_times

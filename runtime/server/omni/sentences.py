@@ -42,7 +42,7 @@ class SentenceSplitter:
         """Return the number of characters in the incomplete segment."""
         return len(self._rest)
 
-    def add(self, text: str) -> list[str]:
+    def feed_text(self, text: str) -> list[str]:
         """Append text and return all new segments that are complete.
 
         A segment is a sentence or a clause.

@@ -208,7 +208,7 @@ class OmniSession(Dialect[Sentence]):
         else:
             self._unspoken_chars += len(text)
             turn.fragments += voice.config.is_live
-            self._speak_on(turn, turn.text.add(text, self._clock()))
+            self._speak_on(turn, turn.text.feed_text(text, self._clock()))
         try:
             check_text(len(self._uncommitted) + self._unspoken_chars, self._limits)
         except TextTooLong as error:
@@ -245,7 +245,7 @@ class OmniSession(Dialect[Sentence]):
             self._uncommitted = ""
             self._unspoken_chars += len(text)
             turn.fragments += 1
-            self._grow(turn, turn.text.add(text, self._clock()) + turn.text.flush())
+            self._grow(turn, turn.text.feed_text(text, self._clock()) + turn.text.flush())
             self._flush_live()
             self.send_queue.add_message(messages.input_committed(commit_id, turn.fragments - 1, len(text)))
 
@@ -296,7 +296,7 @@ class OmniSession(Dialect[Sentence]):
         if turn.voice.config.is_live:
             self._grow(turn, text)
         else:
-            self._enqueue_parts(turn, self._text.add(text))
+            self._enqueue_parts(turn, self._text.feed_text(text))
 
     def _opened(self, voice: ChosenVoice[OmniConfig]) -> Turn:
         if self._turn is None:

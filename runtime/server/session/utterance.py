@@ -88,7 +88,7 @@ class StreamedText:
         self._chars += len(text)
         check_text(self._chars, self._limits, param=self._param)
 
-    def add(self, text: str, now: float) -> str:
+    def feed_text(self, text: str, now: float) -> str:
         """Append received text and return the new filtered text that is final.
 
         Filtered text that later input could change is held back.
@@ -99,7 +99,7 @@ class StreamedText:
         if self._pause_s is not None:
             self._tail = (self._tail + text)[-2 * TAIL_CHARS :]
             self.due = now + self._pause_s if may_end(self._tail) else None
-        return self._filter.add(text)
+        return self._filter.feed_text(text)
 
     def flush(self) -> str:
         """Return the filtered text that was held back, although more text may follow."""
@@ -185,7 +185,7 @@ class Utterance(Generic[Config]):
             TextTooLong: The text exceeds the limit.
         """
         self.text.count(text)
-        self.queue_text(self.text.add(text, now))
+        self.queue_text(self.text.feed_text(text, now))
         self.send_text()
 
     def flush(self) -> None:

@@ -25,7 +25,7 @@ class TextFilter(Protocol):
     The text to speak is the concatenation of the results of all calls.
     """
 
-    def add(self, text: str) -> str:
+    def feed_text(self, text: str) -> str:
         """Append text and return the new filtered text that is final.
 
         Filtered text that later input could change is held back.
@@ -44,7 +44,7 @@ class TextFilter(Protocol):
 class IdentityFilter:
     """Text filter that returns its input unchanged."""
 
-    def add(self, text: str) -> str:
+    def feed_text(self, text: str) -> str:
         return text
 
     def flush(self) -> str:
@@ -61,14 +61,14 @@ class ChainedFilter:
         self._first = first
         self._second = second
 
-    def add(self, text: str) -> str:
-        return self._second.add(self._first.add(text))
+    def feed_text(self, text: str) -> str:
+        return self._second.feed_text(self._first.feed_text(text))
 
     def flush(self) -> str:
-        return self._second.add(self._first.flush()) + self._second.flush()
+        return self._second.feed_text(self._first.flush()) + self._second.flush()
 
     def finish(self) -> str:
-        return self._second.add(self._first.finish()) + self._second.finish()
+        return self._second.feed_text(self._first.finish()) + self._second.finish()
 
 
 class PiecewiseFilter:
@@ -82,12 +82,12 @@ class PiecewiseFilter:
         self.flush = growing.flush
         self.finish = growing.finish
 
-    def add(self, text: str) -> str:
+    def feed_text(self, text: str) -> str:
         return "".join(self._added(text))
 
     def _added(self, text: str) -> Iterator[str]:
         for piece in _pieces(text):
-            yield self._growing.add(piece)
+            yield self._growing.feed_text(piece)
             sleep_if_throttled()
 
 
@@ -124,7 +124,7 @@ def filter_text(
     """
     growing = create_text_filter(name, dictionary(), spells=spells)
     for piece in _pieces(text):
-        yield growing.add(piece)
+        yield growing.feed_text(piece)
     yield growing.finish()
 
 
@@ -140,7 +140,7 @@ def remove_tags(text: str, limits: Limits, *, brackets: bool) -> Iterator[str]:
     """
     read = ReadText(limits, brackets=brackets)
     for piece in _pieces(text):
-        yield read.add(piece)
+        yield read.feed_text(piece)
     yield read.finish()
 
 

@@ -145,7 +145,7 @@ class WyomingSession(SingleErrorDialect[WyomingUtterance]):
         match event:
             case Synthesize() if received is None:
                 text = self._begin_utterance(event, in_pieces=False)
-                text.queue_text(text.text.add(event.text, self._clock()))
+                text.queue_text(text.text.feed_text(event.text, self._clock()))
                 self._complete(text)
             case Synthesize():
                 pass  # The text has already arrived in pieces.
@@ -153,7 +153,7 @@ class WyomingSession(SingleErrorDialect[WyomingUtterance]):
                 self._begin_utterance(event, in_pieces=True)
             case SynthesizeChunk() if received is not None:
                 received.text.count(event.text)
-                received.queue_text(received.text.add(event.text, self._clock()))
+                received.queue_text(received.text.feed_text(event.text, self._clock()))
             case SynthesizeStop() if received is not None:
                 self._complete(received)
             case SynthesizeStart():

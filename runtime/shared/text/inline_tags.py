@@ -71,7 +71,7 @@ Item = str | Style | Pause | LeftOut | NoTag
 class InlineTags:
     """Incremental parser of the inline tags in one text.
 
-    The results of `add` and `finish` are texts and tags in order.
+    The results of `feed_text` and `finish` are texts and tags in order.
 
     Args:
         brackets: True if square brackets may be tags, and False if they are text.
@@ -88,7 +88,7 @@ class InlineTags:
         self._joins = False
         self._paused_s = 0.0
 
-    def add(self, text: str) -> list[Item]:
+    def feed_text(self, text: str) -> list[Item]:
         """Append text and return the texts and tags in it that are final.
 
         The end of the text is held back while it may be an incomplete tag.
@@ -246,12 +246,12 @@ class ReadText:
         self._tags = InlineTags(limits, brackets=brackets)
         self._last = " "  # Last character that was returned.
 
-    def add(self, text: str) -> str:
+    def feed_text(self, text: str) -> str:
         """Append text and return the new text without tags.
 
         The end of the text is held back while it may be an incomplete tag.
         """
-        return self._spoken_text(self._tags.add, text)
+        return self._spoken_text(self._tags.feed_text, text)
 
     def finish(self) -> str:
         """End the text and return the text that was held back, without tags."""

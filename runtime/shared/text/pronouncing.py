@@ -201,7 +201,7 @@ class GrowingPronunciation:
         self._text = ""
         self._given = 0  # Number of returned characters at the start of `_text`.
 
-    def add(self, text: str) -> str:
+    def feed_text(self, text: str) -> str:
         """Append text, replace words in it, and return the new text that is final.
 
         Text that later input could change is held back.

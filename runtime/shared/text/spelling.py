@@ -15,7 +15,7 @@ _SPELL = regex.compile(r"<(/?)\s*spell\b", regex.IGNORECASE)
 class Spelling:
     """Incremental converter that spells the content of ``<spell>`` tags in one text.
 
-    The concatenated results of `add`, `flush` and `finish` are the text without these tags.
+    The concatenated results of `feed_text`, `flush` and `finish` are the text without these tags.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Spelling:
         self._is_spelling = False
         self._last = ""  # Last character of the text that was returned.
 
-    def add(self, text: str) -> str:
+    def feed_text(self, text: str) -> str:
         """Append text and return the new converted text that is final.
 
         The end of the text is held back while it may be an incomplete tag.

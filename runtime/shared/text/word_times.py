@@ -72,7 +72,7 @@ class WordTimes:
         self._samples = 0
         self._returned_until_s = 0.0  # End time in seconds of the last returned word.
 
-    def add(self, text: str) -> None:
+    def append_text(self, text: str) -> None:
         """Append text that will be spoken after the earlier text."""
         self._tail += text
         spans = list(_WORD.finditer(self._tail))

@@ -214,7 +214,7 @@ def test_streamed_row_generates_at_most_one_frame_per_text_id(speaker: Checkpoin
     slot_cache.write(taken)
     # The slot has fewer positions than there are text IDs here. All IDs are counted, and IDs without a position are
     # dropped.
-    slot_cache.append_text(taken[0], [5] * 200)
+    slot_cache.append_token_ids(taken[0], [5] * 200)
     assert slot_cache.inputs[taken[0]].text_frames == 201
     assert slot_cache.trailing[taken[0]].tolist() == [5] * 160
     slot_cache.release(taken[0])
@@ -237,7 +237,7 @@ def test_order_in_which_released_slots_are_reused_depends_on_the_device(
 def test_text_appended_before_the_prefill_is_not_lost(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
     slot = slot_cache.allocate(SlotInputs(settings_of(0), 0, [1, 2], bans_eos=True, is_open=True))
-    slot_cache.append_text(slot, [3], is_last=True)
+    slot_cache.append_token_ids(slot, [3], is_last=True)
     slot_cache.write([slot])
     assert slot_cache.trailing[slot, :4].tolist() == [1, 2, 3, slot_cache.pad]
     assert (slot_cache.inputs[slot].text_frames, slot_cache.eos_banned_until[slot]) == (UNLIMITED_FRAMES, 3)
@@ -284,7 +284,7 @@ def test_speech_ends_only_after_its_text_is_finished(eager: Checkpoint) -> None:
     slot = runner.slot_cache.allocate(SlotInputs(settings_of(0), 1, [1, 2, 3], bans_eos=True, is_open=True))
     assert not read(runner, slot, prompt).ended[0]
     assert not any(runner.step(np.array([slot])).result().ended[0] for _ in range(3))
-    runner.slot_cache.append_text(slot, [4, 5, 6], is_last=True)
+    runner.slot_cache.append_token_ids(slot, [4, 5, 6], is_last=True)
     assert [bool(runner.step(np.array([slot])).result().ended[0]) for _ in range(3)] == [False, False, True]
 
 

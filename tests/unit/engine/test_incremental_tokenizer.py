@@ -54,7 +54,7 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TextTokeni
 
 def grown(tokenizer: TextTokenizer, chunks: Iterable[str]) -> list[int]:
     growing = IncrementalTokenizer(tokenizer)
-    ids = [token for chunk in chunks for token in growing.add(chunk)]
+    ids = [token for chunk in chunks for token in growing.feed_text(chunk)]
     return ids + growing.flush()
 
 
@@ -140,24 +140,33 @@ def test_token_ids_are_emitted_as_early_as_possible(
     tokenizers: dict[str, TextTokenizer], chunks: list[str], certain: str
 ) -> None:
     growing = IncrementalTokenizer(tokenizers["tiny"])
-    ids = [token for chunk in chunks for token in growing.add(chunk)]
+    ids = [token for chunk in chunks for token in growing.feed_text(chunk)]
     assert ids == tokenizers["tiny"].encode_text(certain)
 
 
 def test_flush_emits_a_partial_word_and_keeps_white_space(tokenizers: dict[str, TextTokenizer]) -> None:
     tiny = tokenizers["tiny"]
     growing = IncrementalTokenizer(tiny)
-    assert growing.add("hello wor") + growing.flush() == tiny.encode_text("hello wor")
+    assert growing.feed_text("hello wor") + growing.flush() == tiny.encode_text("hello wor")
     assert growing.flush() == []
-    assert growing.add("ld ") == tiny.encode_text("ld")
+    assert growing.feed_text("ld ") == tiny.encode_text("ld")
     assert growing.flush() == []
-    assert growing.add("world.") + growing.flush() == tiny.encode_text("hello world.")[len(tiny.encode_text("hello")) :]
+    assert (
+        growing.feed_text("world.") + growing.flush()
+        == tiny.encode_text("hello world.")[len(tiny.encode_text("hello")) :]
+    )
 
 
 def test_flush_at_a_word_end_changes_no_token_id(tokenizers: dict[str, TextTokenizer]) -> None:
     tiny = tokenizers["tiny"]
     growing = IncrementalTokenizer(tiny)
-    ids = [*growing.add("hello"), *growing.flush(), *growing.add(" world"), *growing.flush(), *growing.flush()]
+    ids = [
+        *growing.feed_text("hello"),
+        *growing.flush(),
+        *growing.feed_text(" world"),
+        *growing.flush(),
+        *growing.flush(),
+    ]
     assert ids == tiny.encode_text("hello world")
 
 
@@ -170,7 +179,7 @@ def test_control_token_split_over_chunks_is_refused(
 ) -> None:
     growing = TextStream(Split.AUTO, None, tokenizers["tiny"], Limits(), by_token=by_token)
     with pytest.raises(InvalidConfig) as caught:
-        [growing.add(chunk) for chunk in chunks]
+        [growing.append_text(chunk) for chunk in chunks]
     assert caught.value.param == "text"
 
 
@@ -180,12 +189,12 @@ def test_control_token_in_a_transliterated_form_is_refused(
 ) -> None:
     chunks = ["so <|im" + "\u0301" * 40, "\uff3f\u0301end|>"]
     growing = TextStream(Split.AUTO, None, tokenizers["ascii"], Limits(), by_token=by_token)
-    growing.add(chunks[0])
+    growing.append_text(chunks[0])
     with pytest.raises(InvalidConfig):
-        growing.add(chunks[1])
+        growing.append_text(chunks[1])
     published = TextStream(Split.AUTO, None, tokenizers["tiny"], Limits(), by_token=by_token)
     for chunk in chunks:
-        published.add(chunk)
+        published.append_text(chunk)
 
 
 def test_empty_text_has_no_token_ids(tokenizers: dict[str, TextTokenizer]) -> None:
@@ -201,7 +210,7 @@ def test_chinese_prose_is_buffered_for_about_one_clause(tokenizers: dict[str, Te
     growing = IncrementalTokenizer(tokenizers["tiny"])
     held = []
     for character in prose:
-        growing.add(character)
+        growing.feed_text(character)
         held.append(len(growing.tail))
     assert 5 < max(held) < 15
 
@@ -212,7 +221,7 @@ def test_thousands_of_small_appends_cost_linear_time(tokenizers: dict[str, TextT
     started = time.thread_time()
     for _ in range(4000):
         for token in ("the", " old", " pho", "ne", ". "):
-            growing.add(token)
+            growing.feed_text(token)
         assert len(growing.tail) < 8
     assert time.thread_time() - started < 20
 
@@ -228,6 +237,6 @@ def test_long_word_is_not_encoded_repeatedly(tokenizers: dict[str, TextTokenizer
 
     growing = Counting(tokenizers["tiny"])
     for _ in range(2000):
-        assert growing.add("好") == []
+        assert growing.feed_text("好") == []
     assert calls == 1
     assert growing.flush() == tokenizers["tiny"].encode_text("好" * 2000)

@@ -102,7 +102,7 @@ def test_text_streamed_at_once_has_the_segments_of_the_complete_text(short: Chec
     engine = engine_of(short)
     assert np.array_equal(speak_live(engine, free(), [TEXT]).codes, speak(engine, free()).codes)
     _, text_stream = admit(replace(free(), text="", open_text=True), short, Limits(), 512)
-    text_stream.add(TEXT)
+    text_stream.append_text(TEXT)
     assert [part.text for part in text_stream.segments] == SENTENCES_IN_PARTS[:1]
 
 
@@ -119,7 +119,7 @@ def token_parts(checkpoint: Checkpoint, text: str, *pieces: str) -> list[tuple[s
     """Return the spoken text and the tokens of each segment of a streamed text."""
     _, text_stream = admit(by_token(text, open_text=bool(pieces)), checkpoint, Limits(), 512)
     for piece in pieces:
-        text_stream.add(piece)
+        text_stream.append_text(piece)
     text_stream.finish()
     return [(part.spoken, part.tokens) for part in text_stream.segments]
 

@@ -21,7 +21,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "api.md"
 def split_whole(text: str, split: Split, longest: int | None = None) -> list[str]:
     """Return the segments of a complete text."""
     splitter = SegmentSplitter(split, longest)
-    return splitter.add(text) + splitter.flush()
+    return splitter.feed_text(text) + splitter.flush()
 
 
 def bare(text: str) -> str:
@@ -30,7 +30,7 @@ def bare(text: str) -> str:
 
 def fed(chunks: list[str], split: Split, longest: int | None = None) -> list[str]:
     splitter = SegmentSplitter(split, longest)
-    return [part for chunk in chunks for part in splitter.add(chunk)] + splitter.flush()
+    return [part for chunk in chunks for part in splitter.feed_text(chunk)] + splitter.flush()
 
 
 # "|" marks the positions at which the text is split.
@@ -113,8 +113,8 @@ def test_text_is_split_into_clauses_of_a_minimum_length(marked: str) -> None:
 
 def test_split_none_emits_one_segment_at_the_end_of_the_text() -> None:
     splitter = SegmentSplitter(Split.NONE)
-    assert splitter.add("One. Two. ") == []
-    assert splitter.add("Three.\n\nFour.") == []
+    assert splitter.feed_text("One. Two. ") == []
+    assert splitter.feed_text("Three.\n\nFour.") == []
     assert splitter.flush() == ["One. Two. Three.\n\nFour."]
 
 
@@ -129,12 +129,12 @@ def test_split_auto_keeps_text_received_at_once_as_one_segment() -> None:
 
 def test_split_auto_emits_a_sentence_when_a_later_message_has_text() -> None:
     splitter = SegmentSplitter(Split.AUTO)
-    assert splitter.add("One. Two.") == []
-    assert splitter.add("") == []
-    assert splitter.add("  ") == []
-    assert splitter.add("Three. Four") == ["One.", "Two."]
-    assert splitter.add(". Five. Six") == ["Three."]
-    assert splitter.add(" seven.") == ["Four.", "Five."]
+    assert splitter.feed_text("One. Two.") == []
+    assert splitter.feed_text("") == []
+    assert splitter.feed_text("  ") == []
+    assert splitter.feed_text("Three. Four") == ["One.", "Two."]
+    assert splitter.feed_text(". Five. Six") == ["Three."]
+    assert splitter.feed_text(" seven.") == ["Four.", "Five."]
     assert splitter.flush() == ["Six seven."]
 
 
@@ -146,7 +146,7 @@ def test_split_auto_splits_text_streamed_by_token_into_sentences() -> None:
 
 def test_sentence_is_emitted_when_the_next_sentence_begins() -> None:
     splitter = SegmentSplitter(Split.SENTENCE)
-    assert [splitter.add(chunk) for chunk in ("It rained", ".", '" ', "(", "N", "obody came.")] == [
+    assert [splitter.feed_text(chunk) for chunk in ("It rained", ".", '" ', "(", "N", "obody came.")] == [
         *([[]] * 4),
         ['It rained."'],
         [],
@@ -157,12 +157,12 @@ def test_sentence_is_emitted_when_the_next_sentence_begins() -> None:
 def test_flush_emits_the_buffered_text() -> None:
     splitter = SegmentSplitter(Split.SENTENCE)
     assert splitter.flush() == []
-    assert splitter.add("It was Dr. ") == []
+    assert splitter.feed_text("It was Dr. ") == []
     assert splitter.flush() == ["It was Dr."]
-    assert splitter.add(" Smith who") == []
+    assert splitter.feed_text(" Smith who") == []
     assert splitter.flush() == ["Smith who"]
-    assert splitter.add("... ") == []
-    assert splitter.add("came. And") == ["... came."]
+    assert splitter.feed_text("... ") == []
+    assert splitter.feed_text("came. And") == ["... came."]
     assert splitter.flush() == ["And"]
     assert splitter.flush() == []
 
@@ -212,10 +212,10 @@ def test_no_segment_exceeds_the_maximum_length(text: str, longest: int, parts: l
 
 def test_overlong_sentence_is_emitted_in_pieces() -> None:
     splitter = SegmentSplitter(Split.SENTENCE, 10)
-    assert splitter.add("one two ") == []
-    assert splitter.add("th") == []
-    assert splitter.add("r") == ["one two"]
-    assert splitter.add("ee four") == []
+    assert splitter.feed_text("one two ") == []
+    assert splitter.feed_text("th") == []
+    assert splitter.feed_text("r") == ["one two"]
+    assert splitter.feed_text("ee four") == []
     assert splitter.flush() == ["three four"]
 
 
@@ -277,7 +277,7 @@ def test_flushes_lose_no_word(chunks: list[str], flushes: list[bool]) -> None:
     splitter = SegmentSplitter(Split.SENTENCE)
     parts: list[str] = []
     for chunk, flush in zip(chunks, flushes, strict=False):
-        parts += splitter.add(chunk)
+        parts += splitter.feed_text(chunk)
         parts += splitter.flush() if flush else []
     parts += splitter.flush()
     letters = [character for character in "".join(chunks) if character.isalnum()]
@@ -297,6 +297,6 @@ def test_thousands_of_small_text_chunks_are_split_quickly() -> None:
     started = time.thread_time()
     splitter = SegmentSplitter(Split.SENTENCE)
     for _ in range(20_000):
-        assert splitter.add("a ") == []
+        assert splitter.feed_text("a ") == []
     assert len(splitter.flush()) == 1
     assert time.thread_time() - started < 5

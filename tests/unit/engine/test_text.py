@@ -105,4 +105,4 @@ def test_long_numbers_are_grouped_for_any_chunking(size: int) -> None:
     text = "1234567890123456 and 123456789012345678901, then 12 34"
     numbers = LongNumberSplitter()
     pieces = (text[start : start + size] for start in range(0, len(text), size))
-    assert "".join(map(numbers.add, pieces)) == "1234567890123456 and 1234567890123456 7890 1, then 12 34"
+    assert "".join(map(numbers.feed_text, pieces)) == "1234567890123456 and 1234567890123456 7890 1, then 12 34"

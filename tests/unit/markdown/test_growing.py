@@ -107,7 +107,7 @@ DOCUMENTS = st.one_of(
 
 def said(*pieces: str) -> str:
     growing = GrowingMarkdown()
-    return "".join([*map(growing.add, pieces), growing.finish()])
+    return "".join([*map(growing.feed_text, pieces), growing.finish()])
 
 
 def cut(text: str, *places: int) -> list[str]:
@@ -207,7 +207,7 @@ def test_markdown_elements_become_their_spoken_form(text: str, words: str) -> No
 def test_plain_words_are_emitted_immediately() -> None:
     growing = GrowingMarkdown()
     for piece in ("Good", " mor", "ning.", " How", " are", " you?", "\nI am", " fine!", " - really"):
-        assert growing.add(piece) == piece
+        assert growing.feed_text(piece) == piece
 
 
 def test_only_possible_markdown_syntax_is_buffered() -> None:
@@ -228,7 +228,7 @@ def test_only_possible_markdown_syntax_is_buffered() -> None:
         "#",
         " T\n",
     )
-    kwargs = [growing.add(piece) for piece in pieces]
+    kwargs = [growing.feed_text(piece) for piece in pieces]
     assert kwargs == [
         "A ",
         "",
@@ -249,19 +249,19 @@ def test_only_possible_markdown_syntax_is_buffered() -> None:
 
 def test_flush_emits_the_buffer_and_text_may_continue_the_line() -> None:
     growing = GrowingMarkdown()
-    assert growing.add("It is **bold and") == "It is "
+    assert growing.feed_text("It is **bold and") == "It is "
     assert growing.flush() == "**bold and"
-    assert growing.add(" goes on") == " goes on"
+    assert growing.feed_text(" goes on") == " goes on"
     assert growing.flush() == ""
-    assert growing.add("\n\n12") == ""
+    assert growing.feed_text("\n\n12") == ""
     assert growing.flush() == "\n\n12"
-    assert growing.add(" eggs\n# A ti") == " eggs"
+    assert growing.feed_text(" eggs\n# A ti") == " eggs"
     assert growing.flush() == "\n\nA ti"
-    assert growing.add("tle\nSee https://a.b/") == "tle.\n\nSee "
+    assert growing.feed_text("tle\nSee https://a.b/") == "tle.\n\nSee "
     assert growing.flush() == "a.b"
-    assert growing.add(" now\n```\ncode. ") == " now"
+    assert growing.feed_text(" now\n```\ncode. ") == " now"
     assert growing.flush() == ""
-    assert growing.add("\n```\n| a | b") == ""
+    assert growing.feed_text("\n```\n| a | b") == ""
     assert growing.flush() == "\n\na, b."
     assert growing.finish() == ""
 
@@ -270,7 +270,7 @@ def test_unclosed_emphasis_delays_text_only_briefly() -> None:
     growing = GrowingMarkdown()
     held, longest = 0, 0
     for _ in range(300):
-        held = 0 if growing.add("*never ends ") else held + 12
+        held = 0 if growing.feed_text("*never ends ") else held + 12
         longest = max(longest, held)
     assert longest <= MAX_HELD_CHARS + 12
 
@@ -302,7 +302,7 @@ def test_markdown_filter_time_is_linear_in_the_text(kind: str) -> None:
         text = begin + HARD[kind] * (length // len(HARD[kind]))
         growing, start = GrowingMarkdown(), time.thread_time()
         for place in range(0, len(text), 5):
-            growing.add(text[place : place + 5])
+            growing.feed_text(text[place : place + 5])
         growing.finish()
         return time.thread_time() - start
 

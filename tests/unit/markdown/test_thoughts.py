@@ -38,23 +38,25 @@ def test_chunking_does_not_change_the_filtered_text(parts: list[str]) -> None:
     text = "".join(parts)
     for size in (1, 3, 7):
         growing = GrowingThoughts()
-        pieces = [growing.add(text[at : at + size]) for at in range(0, len(text), size)]
+        pieces = [growing.feed_text(text[at : at + size]) for at in range(0, len(text), size)]
         assert "".join(pieces) + growing.finish() == without_thoughts(text)
 
 
 def test_text_after_a_tag_is_emitted_immediately() -> None:
     growing = GrowingThoughts()
-    assert growing.add("Hello, ") == "Hello, "
-    assert growing.add("world.\n<") == "world.\n"
+    assert growing.feed_text("Hello, ") == "Hello, "
+    assert growing.feed_text("world.\n<") == "world.\n"
     assert growing.flush() == "<"
-    assert growing.add("think>Hi.") == "think>Hi."
+    assert growing.feed_text("think>Hi.") == "think>Hi."
 
 
 def test_markdown_filter_leaves_out_thoughts() -> None:
     spoken = create_text_filter("markdown")
-    assert (spoken.add("<think>Plan: *wave*.</think>\n\n**Hello** there.") + spoken.finish()).strip() == "Hello there."
+    assert (
+        spoken.feed_text("<think>Plan: *wave*.</think>\n\n**Hello** there.") + spoken.finish()
+    ).strip() == "Hello there."
     plain = create_text_filter("none")
-    assert plain.add("<think>Hm.</think>") + plain.finish() == "<think>Hm.</think>"
+    assert plain.feed_text("<think>Hm.</think>") + plain.finish() == "<think>Hm.</think>"
 
 
 @pytest.mark.parametrize("text", ["\n" * 200_000, "<think>" * 30_000, "<think>" + "x" * 400_000, " <" * 100_000])

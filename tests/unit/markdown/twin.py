@@ -22,7 +22,7 @@ def spoken(text: str) -> str:
 def _words(leaf: Leaf) -> str:
     addresses = Addresses()
     source = spoken_row(leaf.source) if leaf.kind is Kind.ROW else read_inline(leaf.source).spoken
-    return (addresses.add(source) + addresses.finish()).strip()
+    return (addresses.feed_text(source) + addresses.finish()).strip()
 
 
 def same_words(one: str, other: str) -> bool:

@@ -92,8 +92,8 @@ def test_streamed_text_is_read_like_the_complete_text(text: str, cuts: list[int]
     growing, whole = StreamingNormalizer(), StreamingNormalizer()
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     pieces[-1:] = [text[cuts[-1] if cuts else 0 :]]
-    said = "".join(map(growing.add, pieces)) + growing.flush()
-    assert said == whole.add(text) + whole.flush()
+    said = "".join(map(growing.feed_text, pieces)) + growing.flush()
+    assert said == whole.feed_text(text) + whole.flush()
     assert normalize_english(text).strip() == said.strip()
 
 
@@ -107,7 +107,7 @@ def test_normalized_text_is_ascii_without_parts_of_a_control_token(text: str) ->
 
 def test_plain_words_wait_only_for_the_next_word() -> None:
     growing = StreamingNormalizer()
-    assert [growing.add(piece) for piece in ("Hello", " world", " of", " words", ".")] == [
+    assert [growing.feed_text(piece) for piece in ("Hello", " world", " of", " words", ".")] == [
         "",
         "Hello ",
         "world ",
@@ -122,7 +122,7 @@ def test_normalization_time_is_linear_in_the_text(unit: str) -> None:
         growing, text = StreamingNormalizer(), (unit * count)[:count]
         begin = time.thread_time()
         for start in range(0, count, 2):
-            growing.add(text[start : start + 2])
+            growing.feed_text(text[start : start + 2])
         growing.flush()
         return time.thread_time() - begin
 

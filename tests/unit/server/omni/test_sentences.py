@@ -14,7 +14,7 @@ from runtime.server.omni.sentences import SentenceSplitter
 
 def parts(split: Split, *texts: str) -> list[str]:
     sentences = SentenceSplitter(split)
-    return [part for text in texts for part in sentences.add(text)] + sentences.finish()
+    return [part for text in texts for part in sentences.feed_text(text)] + sentences.finish()
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_texts_are_split_like_vllm_omni(split: Split, text: str, wanted: list[st
 
 def test_sentence_is_emitted_when_its_end_is_certain() -> None:
     sentences = SentenceSplitter(Split.SENTENCE)
-    assert sentences.add("One") == []
-    assert sentences.add(".") == []  # The period may belong to a number such as 1.5.
-    assert sentences.add(" T") == ["One."]
+    assert sentences.feed_text("One") == []
+    assert sentences.feed_text(".") == []  # The period may belong to a number such as 1.5.
+    assert sentences.feed_text(" T") == ["One."]
     assert sentences.waiting_chars == 1
     assert sentences.finish() == ["T"]
     assert sentences.finish() == []

@@ -32,14 +32,14 @@ WORDS = tuple((" ".join("abcdefgh"[(seed + place) % 8] for place in range(40)), 
 Stage = Callable[[], Callable[[str], object]]
 # Stages that process incoming text. `Utterance` and `TextStream` combine them.
 STAGES: dict[str, Stage] = {
-    "markdown": lambda: GrowingMarkdown().add,
-    "dictionary": lambda: GrowingPronunciation(dictionary_of(WORDS, tag_pattern(Limits(), brackets=True))).add,
-    "tags": lambda: InlineTags(Limits(max_pauses_s=math.inf)).add,
-    "spelling": lambda: Spelling().add,
-    "reading": lambda: StreamingNormalizer().add,
-    "sentences": lambda: SentenceSplitter(Split.SENTENCE).add,
-    "clauses": lambda: SentenceSplitter(Split.CLAUSE, Limits()).add,
-    "splitter": lambda: SegmentSplitter(Split.CLAUSE, 400).add,
+    "markdown": lambda: GrowingMarkdown().feed_text,
+    "dictionary": lambda: GrowingPronunciation(dictionary_of(WORDS, tag_pattern(Limits(), brackets=True))).feed_text,
+    "tags": lambda: InlineTags(Limits(max_pauses_s=math.inf)).feed_text,
+    "spelling": lambda: Spelling().feed_text,
+    "reading": lambda: StreamingNormalizer().feed_text,
+    "sentences": lambda: SentenceSplitter(Split.SENTENCE).feed_text,
+    "clauses": lambda: SentenceSplitter(Split.CLAUSE, Limits()).feed_text,
+    "splitter": lambda: SegmentSplitter(Split.CLAUSE, 400).feed_text,
     "script": lambda: lambda text: find_unsupported_script(text, ("english",)),
     "end": lambda: lambda text: may_end(text[-2 * TAIL_CHARS :]),
 }
@@ -81,5 +81,5 @@ def test_message_with_many_sentence_ends_is_processed_in_linear_time() -> None:
     """The largest message contains either no words or one word at its end."""
     for text in (". " * 60_000, ". " * 60_000 + "a. "):
         begin = time.thread_time()
-        SentenceSplitter(Split.SENTENCE).add(text)
+        SentenceSplitter(Split.SENTENCE).feed_text(text)
         assert time.thread_time() - begin < MAX_S

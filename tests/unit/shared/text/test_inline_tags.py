@@ -29,7 +29,7 @@ LIMITS = Limits(max_instruct_chars=24, max_pause_s=10, max_pauses_s=15)
 def items_of(*pieces: str, limits: Limits = LIMITS, **options: Any) -> list[Item]:
     """Return the parsed items of a text that arrives in pieces, with adjacent texts joined."""
     tags, joined = InlineTags(limits, **options), list[Item]()
-    for item in [item for piece in pieces for item in tags.add(piece)] + tags.finish():
+    for item in [item for piece in pieces for item in tags.feed_text(piece)] + tags.finish():
         if isinstance(item, str) and joined and isinstance(joined[-1], str):
             joined[-1] += item
         else:
@@ -181,10 +181,10 @@ def test_any_chunking_gives_the_items_of_the_complete_text(parts: list[str], dat
 
 def test_text_that_cannot_be_part_of_a_tag_is_emitted_immediately() -> None:
     tags = InlineTags(LIMITS)
-    assert tags.add("Hello [exc") == ["Hello "]
-    assert tags.add("ited] you") == [Style("excited"), "you"]
-    assert tags.add(" [what is no tag here any more") == [" [what is no tag here any more"]
-    assert tags.add(" and goes on") == [" and goes on"]
+    assert tags.feed_text("Hello [exc") == ["Hello "]
+    assert tags.feed_text("ited] you") == [Style("excited"), "you"]
+    assert tags.feed_text(" [what is no tag here any more") == [" [what is no tag here any more"]
+    assert tags.feed_text(" and goes on") == [" and goes on"]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_text_that_cannot_be_part_of_a_tag_is_emitted_immediately() -> None:
 def test_display_text_has_no_tags(text: str, read: str) -> None:
     assert untagged(text) == read
     words = ReadText(LIMITS, brackets=True)
-    assert "".join(map(words.add, text)) + words.finish() == read
+    assert "".join(map(words.feed_text, text)) + words.finish() == read
 
 
 @pytest.mark.parametrize(

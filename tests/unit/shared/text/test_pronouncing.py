@@ -28,7 +28,7 @@ ENTRIES = (
 
 def grown(*pieces: str, markup: str = "") -> str:
     growing = GrowingPronunciation(dictionary_of(ENTRIES, markup))
-    return "".join(map(growing.add, pieces)) + growing.finish()
+    return "".join(map(growing.feed_text, pieces)) + growing.finish()
 
 
 PARTS = [
@@ -67,23 +67,23 @@ def test_any_chunking_gives_the_result_of_the_complete_text(parts: list[str], ma
 
 def test_text_that_cannot_start_a_match_is_emitted_immediately() -> None:
     growing = GrowingPronunciation(dictionary_of(ENTRIES, TAG))
-    assert growing.add("Hello new wor") == "Hello new wor"
-    assert growing.add("ld, N") == "ld, "
-    assert growing.add("guyen") == ""
-    assert growing.add(".") == "Win."
-    assert growing.add(" New Yor") == " "
-    assert growing.add("d") == "New Yord"
+    assert growing.feed_text("Hello new wor") == "Hello new wor"
+    assert growing.feed_text("ld, N") == "ld, "
+    assert growing.feed_text("guyen") == ""
+    assert growing.feed_text(".") == "Win."
+    assert growing.feed_text(" New Yor") == " "
+    assert growing.feed_text("d") == "New Yord"
 
 
 def test_flush_emits_the_buffer_except_an_incomplete_tag() -> None:
     growing = GrowingPronunciation(dictionary_of(ENTRIES, TAG))
-    assert growing.add("Ask Nguyen") == "Ask "
+    assert growing.feed_text("Ask Nguyen") == "Ask "
     assert growing.flush() == "Win"
-    assert growing.add(" [Ngu") == " "
+    assert growing.feed_text(" [Ngu") == " "
     assert growing.flush() == ""
-    assert growing.add("yen] [pau") == "[Win] "
+    assert growing.feed_text("yen] [pau") == "[Win] "
     assert growing.flush() == ""
-    assert growing.add("se] Nguyen") == "[pause] "
+    assert growing.feed_text("se] Nguyen") == "[pause] "
     assert growing.finish() == "Win"
 
 
@@ -91,7 +91,7 @@ def test_flush_emits_the_buffer_except_an_incomplete_tag() -> None:
 def test_long_text_without_matches_is_emitted_completely(length: int) -> None:
     text = "a b " * length
     growing = GrowingPronunciation(dictionary_of(ENTRIES, ""))
-    assert growing.add(text) == text
+    assert growing.feed_text(text) == text
 
 
 def test_case_sensitive_entry_matches_only_its_case_and_hides_no_shorter_entry() -> None:
@@ -137,7 +137,7 @@ def test_matches_equal_the_matches_of_one_combined_pattern(
     expected = by_one_pattern(text, entries, markup)
     assert replace_words(text, entries, markup)[0] == expected
     growing = GrowingPronunciation(dictionary_of(tuple(entries), markup))
-    pieces = [growing.add(text[start : start + piece]) for start in range(0, len(text), piece)]
+    pieces = [growing.feed_text(text[start : start + piece]) for start in range(0, len(text), piece)]
     assert "".join(pieces) + growing.finish() == expected
 
 

@@ -23,18 +23,18 @@ CASES = {
 @pytest.mark.parametrize(("text", "spoken"), CASES.items())
 def test_text_is_respelled_as_it_is_spoken(text: str, spoken: str) -> None:
     spelling = Spelling()
-    assert spelling.add(text) + spelling.finish() == spoken
+    assert spelling.feed_text(text) + spelling.finish() == spoken
 
 
 @given(text=st.sampled_from(sorted(CASES)), cuts=st.lists(st.integers(1, 40), max_size=8))
 def test_chunking_does_not_change_the_respelled_text(text: str, cuts: list[int]) -> None:
     spelling, spoken, start = Spelling(), "", 0
     for cut in cuts:
-        spoken += spelling.add(text[start : start + cut])
+        spoken += spelling.feed_text(text[start : start + cut])
         start += cut
-    assert spoken + spelling.add(text[start:]) + spelling.finish() == CASES[text]
+    assert spoken + spelling.feed_text(text[start:]) + spelling.finish() == CASES[text]
 
 
 def test_possible_tag_is_buffered_up_to_a_limit() -> None:
     spelling = Spelling()
-    assert spelling.add("<break " + "x" * 300) == "<break " + "x" * 300
+    assert spelling.feed_text("<break " + "x" * 300) == "<break " + "x" * 300

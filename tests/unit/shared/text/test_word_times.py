@@ -13,7 +13,7 @@ from runtime.shared.text.word_times import TimedWords, WordTimes
 def spoken(texts: list[str], chunks: list[int]) -> TimedWords:
     times, all_ = WordTimes(), TimedWords()
     for text in texts:
-        times.add(text)
+        times.append_text(text)
     for timed_words in [*(times.advance(samples) for samples in chunks), times.finish()]:
         all_.spans.extend(timed_words.spans)
         all_.start.extend(timed_words.start)
@@ -23,8 +23,8 @@ def spoken(texts: list[str], chunks: list[int]) -> TimedWords:
 
 def test_word_times_are_emitted_as_audio_passes_them() -> None:
     times = WordTimes()
-    times.add("Hello wor")
-    times.add("ld, how are you")
+    times.append_text("Hello wor")
+    times.append_text("ld, how are you")
     assert times.advance(1920).words == []
     half = times.advance(12_000)
     assert (half.words, half.start) == (["Hello"], [0.0])
@@ -55,7 +55,7 @@ def test_long_chinese_text_takes_less_than_5_ms() -> None:
     seconds = []
     for _ in range(5):
         times = WordTimes()
-        times.add("今天早上天气很好，我们去散步。" * 270)
+        times.append_text("今天早上天气很好，我们去散步。" * 270)
         begun = time.thread_time()
         assert len(times.finish().words) > 3000
         seconds.append(time.thread_time() - begun)
