@@ -87,8 +87,8 @@ ONSETS = """
   };
 })();
 """
-# A clause has ended if no more PCM arrives. Silence alone does not prove the end, because the audio has gaps on a
-# machine that is slower than real time.
+# Script that returns true if no more PCM arrives, so that a clause has ended. Silence alone does not prove the end,
+# because the audio has gaps on a machine that is slower than real time.
 HAS_CLAUSE_ENDED = (
     "onsets.context && onsets.context.currentTime - onsets.heard > 0.6 && performance.now() - onsets.arrived > 2000"
 )

@@ -12,7 +12,7 @@ from runtime.settings import EngineSettings
 
 GB = 10**9
 COLUMN_CHARS = 20
-# The machine counts as busy if a computation takes this many times as long as it would without other programs.
+# Ratio of a computation's time to its time without other programs, above which the machine counts as busy.
 BUSY_RATIO = 1.2
 MAX_LISTED = 12  # Maximum number of list items that are printed in one line. The option --json prints all items.
 

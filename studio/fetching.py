@@ -17,7 +17,7 @@ from typing import Any
 from studio.runtimes.child_process import ChildProcess, spawn
 
 FETCH_COMMAND = ("runtime.cli", "fetch")  # Module and subcommand of the child process.
-PLAN_TIMEOUT_S = 300.0  # Importing torch alone may take a minute on a busy machine.
+PLAN_TIMEOUT_S = 300.0  # Timeout of a plan in seconds. On a busy machine, importing torch alone may take a minute.
 RETRY_DELAY_S = 30.0
 MAX_PLAN_AGE_S = 600.0  # Maximum age of a plan in seconds.
 

@@ -48,7 +48,7 @@ SEED = 1
 TOGETHER = (("tests/clients/",),)
 # Additional groups of `make test`: its few browser tests run in one process, with one browser and one studio.
 QUICK_GROUPS = (("tests/browser/",),)
-# The slowest folders run first, so that they do not delay the end of the test run.
+# Slow folders, which run first, so that they do not delay the end of the test run.
 FIRST = ("tests/browser/", "tests/clients/", "tests/wire/", "tests/chaos/", "tests/speech/", "tests/unit/benchmarks/")
 END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"
 NO_CHROMIUM = "Chromium was not found"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 LOCK = Path("requirements.lock")
 TORCH = "torch==2.13.0"
-CLIENT_PACKAGE = "voicewright-client"  # Package in this repository.
+CLIENT_PACKAGE = "voicewright-client"  # Name of the client package, which is in this repository.
 BUILD_DEPENDENT = ("cuda-", "nvidia-", "triton", "torch==")
 # Platform on which tests run the kernels without a GPU.
 INTERPRETED = "platform_machine == 'x86_64' and sys_platform == 'linux'"
@@ -28,10 +28,11 @@ PLATFORMS = (
     *("x86_64-manylinux_2_28", "aarch64-manylinux_2_28"),
     *("aarch64-apple-darwin", "x86_64-pc-windows-msvc"),
 )
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # Keep in sync with tools/choose_python.py.
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # Supported versions, which must equal those in tools/choose_python.py.
 MACOS = {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
 
-# Pipecat needs numba only for a resampler that is not used here. It would be a quarter of the download.
+# Override that excludes numba. Pipecat needs it only for a resampler that is not used here, and it would be a quarter
+# of the download.
 WITHOUT = "numba ; sys_platform == 'none'"
 
 

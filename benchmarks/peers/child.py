@@ -157,7 +157,8 @@ class VoicewrightEngine(SpeechImplementation):
 class OfficialPackage(SpeechImplementation):
     """Published package qwen-tts, which does not support streaming."""
 
-    EXTRA_FRAMES = 1  # The package counts the end token as a frame.
+    # Number of additional frames that the package reports, because it counts the end token as a frame.
+    EXTRA_FRAMES = 1
 
     def __init__(self, model: str, device: str, program: str | None = None) -> None:
         import torch

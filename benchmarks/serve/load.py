@@ -16,7 +16,7 @@ from benchmarks.serve.plan import Plan, Rounds, Workload, closed_loop, open_loop
 from benchmarks.serve.targets import Target
 
 DEFAULT_ROUNDS = Rounds()
-WARM_UP_MINUTES = 3  # Caches fill during this time, which is excluded from slopes.
+WARM_UP_MINUTES = 3  # Minutes in which caches fill. They are excluded from slopes.
 WRONG = ("failed", "refused", "underruns", "leaked_slots")
 
 

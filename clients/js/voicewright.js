@@ -66,7 +66,8 @@
  */
 
 const PROTOCOL = 'voicewright.speech.v1';
-const KEY_PROTOCOL = 'voicewright.token.'; // In a browser, a WebSocket can send a key only as a subprotocol.
+// Prefix of the subprotocol with the key. In a browser, a WebSocket can send a key only as a subprotocol.
+const KEY_PROTOCOL = 'voicewright.token.';
 const HEADER_BYTES = 16;
 const PING_MS = 5000;
 // Time limit for a pong in milliseconds. With it, a stalled connection is detected within ten seconds.

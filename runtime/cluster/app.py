@@ -26,7 +26,7 @@ from runtime.version import package_version
 _SCALE = {"replicas", "max_replicas"}
 # Settings for the number of replicas. If only these settings change, no replica is replaced.
 _SCALES = {"VOICEWRIGHT_REPLICAS", "VOICEWRIGHT_SLOTS_TARGET"}
-_MARGIN_S = 20.0  # Additional seconds after the drain timeout. Then Ray Serve kills the replica.
+_MARGIN_S = 20.0  # Seconds between the end of the drain timeout and the time at which Ray Serve kills the replica.
 
 
 def build(args: Arguments | Mapping[str, Any]) -> Any:

@@ -14,7 +14,7 @@ class ReplicaState(StrEnum):
     """State of a replica in the load balancer."""
 
     READY = "ready"
-    DRAINING = "draining"  # The replica finishes its requests and gets no new requests.
+    DRAINING = "draining"  # State of a replica that finishes its requests and gets no new requests.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,10 @@ from dataclasses import replace
 from runtime.cluster.balance import Checkpoint, Replica, ReplicaState
 
 REPORT_INTERVAL_S = 1.0  # Interval between two reports of a replica.
-# A replica is removed if it has not reported for this time. HAProxy detects a failed replica much earlier.
+# Timeout after which a replica that does not report is removed. HAProxy detects a failed replica much earlier.
 REPORT_TIMEOUT_S = 5.0
 DRAIN_TIMEOUT_S = 5.0  # Timeout until all ingresses have stopped sending requests to a draining replica.
-INGRESS_TIMEOUT_S = 3.0  # An ingress that has not read the directory for this time is ignored.
+INGRESS_TIMEOUT_S = 3.0  # Timeout after which an ingress that does not read the directory is ignored.
 
 
 class Directory:

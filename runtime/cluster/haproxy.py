@@ -41,8 +41,8 @@ START_TIMEOUT_S = 10.0  # Timeout until the admin socket responds.
 
 _PID = "haproxy.pid"
 MAX_COMMANDS_PER_LINE = 100  # Maximum number of commands per line on the admin socket, which has a limited buffer.
-# Replicas see HAProxy's address instead of the client's address. If the cluster has no API keys, this header contains
-# the client's address, which is used for fair scheduling.
+# Directive that passes the client's address to the replicas for fair scheduling, because replicas only see the address
+# of HAProxy. It is used if the cluster has no API keys.
 SET_ACCOUNT_HEADER = (
     f"    http-request set-header {ACCOUNT_HEADER} address:%[src] unless {{ req.hdr({ACCOUNT_HEADER}) -m found }}"
 )

@@ -39,7 +39,7 @@ PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 READY = "Voicewright runtime ready at "
 _THREADS = "OMP_NUM_THREADS"
 QUERY_TIMEOUT_S = 10.0  # Timeout of a request to the runtime.
-CONNECT_GRACE_TIMEOUT_S = 1.0  # In this time, clients that connected just before a drain can start their requests.
+CONNECT_GRACE_TIMEOUT_S = 1.0  # Seconds in which clients that connected just before a drain can start their requests.
 STORE_CLOSE_TIMEOUT_S = 5.0  # Timeout for uploading the last changes of an ended runtime to the store.
 _POLL_INTERVAL_S = 0.05  # Poll interval for the state of the runtime process.
 

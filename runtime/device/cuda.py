@@ -121,8 +121,8 @@ class CudaDevice(CpuDevice):
         return torch.cuda.mem_get_info(self.torch_device)[1]
 
 
-# A lower number is a higher priority. AUDIO and FRAMES have the same priority, because a finished row occupies a slot
-# until its audio is decoded.
+# Priority of each stream. A lower number is a higher priority. AUDIO and FRAMES have the same priority, because a
+# finished row occupies a slot until its audio is decoded.
 PRIORITIES = {Stream.FIRST_AUDIO: -3, Stream.PROMPTS: -2, Stream.VOICES: -2, Stream.FRAMES: -1, Stream.AUDIO: -1}
 
 

@@ -17,13 +17,14 @@ from runtime.markdown.addresses import Addresses
 from runtime.markdown.growing_inline import GrowingInline
 from runtime.markdown.reading import Kind, Leaf, read_blocks, spoken_row
 
-# A new line is parsed together with up to this number of earlier lines. If there are more, they are dropped, and the
-# next line is parsed as the start of a text. Only deeply nested lists need more lines.
+# Maximum number of earlier lines with which a new line is parsed. If there are more, they are dropped, and the next
+# line is parsed as the start of a text. Only deeply nested lists need more lines.
 MAX_CONTEXT_LINES = 64
 # Maximum length in characters of a line start that does not identify the kind of the line. A longer line is held back
 # until it is complete.
 MAX_PREFIX_CHARS = 256
-# Up to this number of earlier lines are kept while a code block is open. Code after these lines would be spoken.
+# Maximum number of earlier lines that are kept while a code block is open. If the block has more lines, they are
+# spoken.
 MAX_FENCED_LINES = 256
 
 # Pattern of a line start that further characters may turn into a rule, an underline, a list item, a fence or a

@@ -36,7 +36,7 @@ _TAG_START = re.compile(r"<(?=[A-Za-z/!?]|\Z)")
 # White space that CommonMark removes from the start of a paragraph's lines, even in code spans.
 _LINE_START = re.compile(r"\n[ \t]+")
 _LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)
-_BREAK_TAG = re.compile(r"<break\b", re.IGNORECASE)  # The tag <break> is an inline tag of the engine.
+_BREAK_TAG = re.compile(r"<break\b", re.IGNORECASE)  # Pattern of the tag <break>, which is an inline tag of the engine.
 
 
 def may_precede_image(character: str) -> bool:

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 
-# Clipping is found at any level, because a recording may be made quieter, resampled or compressed after it was clipped.
-# The histogram of the samples of one sign falls towards the peak. In a clipped recording it rises again at the level of
-# the clipping.
+# Number of bins of the histogram in which clipping is found. A recording may be made quieter, resampled or compressed
+# after it was clipped, so clipping is searched at all levels. The histogram of the samples of one sign falls towards
+# the peak. In a clipped recording, it rises again at the level of the clipping.
 HISTOGRAM_BINS = 40
 RISE_BINS = (1, 2, 4)  # Widths in bins that the rise may have, because a codec spreads it over several bins.
 MIN_RISE_SHARE = 2e-4  # Minimum number of samples in the rise, as a fraction of all samples.
@@ -22,11 +22,12 @@ FLATNESS_LEVEL = 0.8
 # Minimum fraction of a peak's duration (at half of the highest level) that is above FLATNESS_LEVEL. A sine has 0.61.
 MIN_FLATNESS = 0.69
 
-# Echo is found by the decay of the level. The silence in a stop consonant starts within 80 ms, unless an echo fills it.
+# Time in which the decay of the level is measured to find echo. The silence in a stop consonant starts within this
+# time, unless an echo fills it.
 DECAY_S = 0.08
 STEP_S, FRAME_S = 0.01, 0.02
 BANDS, LOWEST_HZ, HIGHEST_HZ = 12, 300.0, 6_000.0
-LOUD_DB = 15.0  # The decay is measured from frames that are at most this much quieter than the loud frames.
+LOUD_DB = 15.0  # Maximum difference in dB between the loud frames and a frame from which the decay is measured.
 # Minimum level in dB of the loud frames above the noise. In other bands, the noise hides the decay.
 MIN_RANGE_DB = 25.0
 MIN_MEASURED_BANDS = 3

@@ -15,7 +15,7 @@ import chardet
 from studio.documents.values import NO_DOCUMENT, OTHER_ENCODING, UnreadableError
 
 MAX_CANDIDATES = 6
-# Minimum confidence of an alternative encoding, as a fraction of the best confidence.
+# Minimum confidence of an alternative encoding that is offered, as a fraction of the best confidence.
 UNCERTAIN_FROM = 0.95
 # Confidence below which all encodings are offered, because the text may have an unsupported encoding, such as EUC-TW.
 # Plausible Latin text is an exception, because its confidence is low in every short text.
@@ -47,11 +47,11 @@ _ALPHABETS = [
 _SIGNS = set("\xa0¡£§¨©ª«\xad®°²³´·º»½¿–—‘’‚“”„•…€™№")
 _WORDS_OF_ONE_LETTER = set("àâèéêóåöøőú")
 _NO_WORD = re.compile(r"[a-z][¡ªº¿]|[A-Za-z][„“”][A-Za-z]")
-_APOSTROPHE = re.compile(r"[a-z]’[a-z]")  # A letter before and after the apostrophe, as in "isn't" and "l'amico".
+_APOSTROPHE = re.compile(r"[a-z]’[a-z]")  # Pattern of an apostrophe between two letters, as in "isn't" and "l'amico".
 _WORD = re.compile(r"[^\W\d_]+")
 _LONG_ASCII = re.compile(rb"(?<=[\0-\x7f]{32})[\0-\x7f]{64,}(?=[\0-\x7f]{32})")
 
-# A Latin letter directly next to a Greek, Cyrillic, Hebrew or Arabic letter. Real words have no such pair.
+# Pattern of a Latin letter directly next to a Greek, Cyrillic, Hebrew or Arabic letter. Real words have no such pair.
 _MIXED = re.compile(
     r"[A-Za-z][\u0370-\u05bd\u05bf-\u06ff\ufb50-\ufeff]|[\u0370-\u05bd\u05bf-\u06ff\ufb50-\ufeff][A-Za-z]"
 )

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from studio.documents.subtitles import Cue
 
-# Captions count as rolling if at least this fraction of the cues starts with rows of the previous cue.
+# Fraction of cues that start with rows of the previous cue, from which on captions count as rolling.
 ROLLING_SHARE = 1 / 3
 MIN_ROLLING_CUES = 2
 MAX_ROWS = 8  # Maximum number of rows on the screen at the same time.

@@ -24,7 +24,7 @@ from studio.documents.values import (
 MAX_STYLE_CHARS = 500
 _UNDECODED = "\ufffd"
 _DIGITS = "[⁰¹²³⁴-⁹]+"
-# The pattern also matches several numbers, as in word³˒⁵ and word²⁻⁴.
+# Pattern of a raised number, or of several raised numbers as in word³˒⁵ and word²⁻⁴.
 _RAISED_NUMBERS = re.compile(rf"{_DIGITS}(?:[,˒⁻–-]{_DIGITS})*")
 _SENTENCE_MARKS = ".,:;!?…。，！？”’\"'»"
 _POWERS = ("²", "³")

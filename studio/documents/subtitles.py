@@ -35,8 +35,8 @@ _UNSUPPORTED = re.compile(
 )
 
 _STAMP = r"((?:\d+:)?\d{1,3}:\d{1,2}(?:[.,:]\d{1,3})?)"
-# YouTube's files have a comma between the times. Whisper's output has the times in brackets before the text. Text
-# editors and web pages replace the arrow `-->` by similar characters.
+# Pattern of the separator between two times. YouTube's files have a comma. Whisper's output has the times in brackets
+# before the text. Text editors and web pages replace the arrow `-->` by similar characters.
 _ARROW = r"\s*(?:[-–—=]+(?:>|&gt;)|→)\s*|(?:(?<=[.,]\d\d\d)|(?<=[.,]\d\d))(?:,|\s*[-–—]\s*)(?=\d+:\d\d:)"
 _TIMES = re.compile(rf"[\s\ufeff]*(\[)?{_STAMP}(?:{_ARROW}){_STAMP}(?![\d:])(?(1)\])(.*)")
 _SETTINGS = re.compile(r"\b\w+:\S+")  # Position settings of a cue, which follow its times.

@@ -23,7 +23,8 @@ from studio.documents.values import (
     UnreadableError,
 )
 
-_LINE_END = re.compile("\r\r?\n|[\r\x85\u2028]")  # Some programs convert line endings twice, to CR CR LF.
+# Pattern of line ends other than \n. Some programs convert line ends twice, to CR CR LF.
+_LINE_END = re.compile("\r\r?\n|[\r\x85\u2028]")
 _PARAGRAPH_END = re.compile("\u2029")
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 _PAGE_NUMBER = re.compile(r"(?:page\s+)?[-–—\[(]?\s*(\d{1,4})\s*[-–—\])]?(?:\s*(?:/|of)\s*\d{1,4})?", re.IGNORECASE)

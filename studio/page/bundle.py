@@ -39,7 +39,7 @@ MODULES = {"page": "app/studio.js", "startup": "app/startup.js"}
 SHELL_SHEETS = ("faces", "tokens", "studio", "controls", "dock")
 PART_SHEETS = ("real_voices", "voice_picker", "pronunciation", "importing")
 OVERRIDING_SHEETS = ("forced_colors", "touch", "print")
-# At this quality, compressing the page's modules takes 0.1 s. Quality 11 takes ten times as long and saves 10 %.
+# Quality of the compression, at which the page's modules take 0.1 s. Quality 11 takes ten times as long and saves 10 %.
 BROTLI_QUALITY = 9
 
 _IMPORT = re.compile(r"^import (?P<names>\{[^}'\"]*\}) from '(?P<path>\.[^']+)';$", re.MULTILINE)

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 API = "/gradio_api"
 JOIN, CALL = f"{API}/queue/join", f"{API}/call/"
-# Gradio would use the query of these pages to load a saved state, which the studio does not support.
+# Pages whose query is removed, because Gradio would use it to load a saved state, which the studio does not support.
 PAGES = frozenset({"/", "/config"})
 OPEN = PAGES | {
     "/favicon.ico",

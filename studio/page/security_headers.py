@@ -10,7 +10,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SPACE_ANCESTORS = "https://huggingface.co https://*.huggingface.co https://*.hf.space"
-# Gradio needs 'unsafe-eval' for its templates, and has inline styles. Recordings have blob: URLs.
+# Content security policy of the page. Gradio needs 'unsafe-eval' for its templates, and has inline styles. Recordings
+# have blob: URLs.
 POLICY = (
     "default-src 'self'; script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; "

@@ -25,7 +25,7 @@ DESCRIPTION = "Voices by description, by recording, by name: an interactive voic
 _TAGS = re.compile(r"""<meta\s+(?:property="og:|name="twitter:)[^>]*>\s*""")
 # Requests of the page's modules, which the browser sends before the modules have arrived.
 _FIRST = ("studio/bundle/presets.json", "studio/bundle/en.json", "studio/me", "studio/pronunciation", "v1/models")
-# The base URL comes from the request, because the studio's public host name is unknown.
+# Head of the page. The base URL comes from the request, because the studio's public host name is unknown.
 _HEAD = f"""<title>Voicewright</title>
 <meta name="description" content="{DESCRIPTION}" />
 <meta property="og:title" content="Voicewright" />
@@ -40,7 +40,8 @@ _HEAD = f"""<title>Voicewright</title>
 <link rel="modulepreload" href="studio/bundle/page.js" />
 <link rel="preload" as="style" href="studio/bundle/page.css" />
 """ + "".join(f'<link rel="preload" as="fetch" crossorigin href="{path}" />\n' for path in _FIRST)
-# The page is shown after it is mounted and its styles and fonts have loaded or failed, to avoid layout shifts.
+# Body of the page, which is hidden until it is mounted and its styles and fonts have loaded or failed. This avoids
+# layout shifts.
 _BODY = """<style>
 #vw-arriving {{
   position: fixed; z-index: 9; inset: 0; padding: 1.125rem max(1.625rem, 50vw - 32.5rem);

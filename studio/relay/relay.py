@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 HTTP_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 # Client headers that are forwarded for a WebSocket. The studio checks the Origin header itself and does not forward it.
 PASSED_ON = ("authorization", "x-api-key", "xi-api-key", "cartesia-version", "user-agent", "x-voice-owner")
-OWNER_HEADER = "x-voice-owner"  # The header names the owner of stored voices (docs/api.md).
+OWNER_HEADER = "x-voice-owner"  # Header with the owner of stored voices (docs/api.md).
 ONE_HOP = {
     "connection",
     "forwarded",

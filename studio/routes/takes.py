@@ -31,7 +31,7 @@ from studio.store.store import Store
 from studio.store.takes import MAX_PAGE_SIZE, TakeQuery
 from studio.visitors.visitors import Visitors
 
-# For a day, browsers use a cached take without a request to the studio.
+# Cache header of a take. For a day, browsers use the cached take without a request to the studio.
 TAKE_CACHE_CONTROL = "private, max-age=86400, immutable"
 
 

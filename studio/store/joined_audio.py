@@ -21,7 +21,7 @@ from studio.store.records import displayed_text
 
 Samples = NDArray[np.int16]
 MAX_TEMPO = 1.15
-_MAX_SILENT_SHARE = 0.02  # A sample counts as silent if it is below this fraction of the take's peak.
+_MAX_SILENT_SHARE = 0.02  # Fraction of a take's peak below which samples count as silence.
 _EDGE_SAMPLES = SAMPLE_RATE // 50  # Number of samples that are kept before and after the speech of a take.
 _MAX_LATE = SAMPLE_RATE // 10 - _EDGE_SAMPLES  # Maximum delay in samples of a line that counts as on time.
 ReadTake = Callable[[str], Samples]  # Function that returns the samples of the take with this id.

@@ -16,7 +16,7 @@ from studio.errors import NotKept
 from studio.store.database import Database
 from studio.store.takes import Takes
 
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # A token has 256 bits.
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # Pattern of a token, which has 256 bits.
 
 
 class Shares:

@@ -56,7 +56,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 TEXT = "The kettle is on."
-HEARD = "The kettle is on, and the boat came back in the evening."  # This text is long enough for reference audio.
+HEARD = "The kettle is on, and the boat came back in the evening."  # Text that is long enough for reference audio.
 LONGER = f"{HEARD} {HEARD}"
 FAILED_BELOW = 20  # Minimum difference in loudness units (LU), as in assets/js/design/listening.js.
 LOW, HIGH = "A man with a low voice, speaking slowly.", "A woman with a high voice, speaking quickly."

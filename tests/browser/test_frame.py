@@ -19,11 +19,11 @@ pytestmark = pytest.mark.browser
 WINDOWS = [(1440, 900), (1366, 768), (1280, 720), (1024, 768), (360, 780)]
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 SENTENCE = "The boat came back in the evening, and nobody on the quay had expected it so soon. "
-LONG = SENTENCE * 10  # This text has 160 words.
+LONG = SENTENCE * 10  # Text with 160 words.
 MAX_SHIFT = 0.02  # Maximum layout shift. Chrome rates shifts up to 0.1 as good.
 
-# The page waits five seconds for fonts (studio/page/template.py), and the layout shifts if they arrive later. A machine
-# with tests on every core can be this slow, so the page waits for a minute here.
+# Script that measures layout shifts. The page waits five seconds for fonts (studio/page/template.py), and the layout
+# shifts if they arrive later. A machine with tests on every core can be this slow, so the page waits for a minute here.
 SHIFTS = """
 const later = setTimeout;
 window.setTimeout = (deed, wait, ...values) => later(deed, wait === 5000 ? 60000 : wait, ...values);

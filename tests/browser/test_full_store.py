@@ -58,7 +58,7 @@ def full_store(page: Page) -> Iterator[None]:
         assert page.request.delete(f"{origin(page)}/studio/scripts/{script}").ok
 
 
-# Callbacks of animation frames run one frame later, as on a busy machine.
+# Script that delays callbacks of animation frames by 30 frames, as on a busy machine.
 LATE_FRAMES = """
 const frame = requestAnimationFrame;
 const after = (frames, deed) => frame(frames === 0 ? deed : () => after(frames - 1, deed));

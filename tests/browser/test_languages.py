@@ -36,7 +36,7 @@ VISIBLE = """() => {
   return said;
 }"""
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
-# These names are the same in all languages.
+# Names that are the same in all languages.
 NAMES = {
     "Voicewright",
     "CustomVoice",

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 # Timeout of a transcription. A recogniser runs with the lowest priority, and other tests use the processors.
 HEARD_MS = 600_000
-# This text has the same length as WORDS.
+# Wrong transcript, which has the same length as WORDS.
 OTHER = "Nobody in the harbour had expected a storm, and so the boats stayed."
 
 

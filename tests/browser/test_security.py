@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 WINDOWS = [(1366, 860), (390, 844)]
 
-# Ways in which markup or a URL could run a script. Each script reports its name.
+# Markup and URLs that could run a script. Each script reports its name.
 INJECT = """
 () => {
   window.ran = [];

@@ -16,7 +16,9 @@ from playwright.sync_api import Browser
 
 from tests.support.app import ROOT, STOP_S
 
-PORT_WITHIN_S = 120.0  # Two seconds are usual on an idle machine, but other tests may use all cores.
+# Timeout in seconds until the port is open. Two seconds are usual on an idle machine, but other tests may use all
+# cores.
+PORT_WITHIN_S = 120.0
 STUDIO_WITHIN_MS = 120_000
 
 

@@ -317,7 +317,7 @@ def test_returning_to_normal_speed_outputs_exact_samples(play: Any) -> None:
     assert played.last["played"] == pcm.size
 
 
-# Fake number of underruns of the device, because a test cannot cause underruns of a real device.
+# Script with a fake number of underruns of the device, because a test cannot cause underruns of a real device.
 COUNTED = """
 async () => {
   let events = 0;
@@ -358,7 +358,7 @@ def test_device_underrun_enlarges_the_device_buffer_of_the_next_take(blank: Page
     assert first < last
 
 
-# No second audio context is available, as in a browser that has reached its limit.
+# Script in which no second audio context is available, as in a browser that has reached its limit.
 NONE_LEFT = """
 async () => {
   const stats = { get: () => ({ underrunEvents: 1 }), configurable: true };
@@ -395,7 +395,7 @@ def test_playback_continues_after_a_device_underrun_without_a_new_audio_context(
     assert outcome == {"played": [2400, 2400], "same": True, "state": "running"}
 
 
-# The module of the audio thread fails to load once, as it does without a network.
+# Script in which the module of the audio thread fails to load once, as without a network.
 FAILED = """
 async () => {
   const { Player } = await import('/js/player/player.js');

@@ -25,7 +25,8 @@ PYTHON = ROOT / ".venv-clients" / "bin" / "python"
 PACKAGES = ROOT / ".venv-clients" / "node_modules"  # Folder with the JavaScript packages of the tested clients.
 SCRIPTS = Path(__file__).parent / "scripts"
 REFERENCE_TEXT = "The old clock in the hall strikes nine, and then it is quiet again."
-CLIENT_S = 150  # The slowest client needs half a minute for its imports on a busy machine.
+# Timeout of a client in seconds. The slowest client needs half a minute for its imports on a busy machine.
+CLIENT_S = 150
 
 Client = Callable[..., dict[str, Any]]
 

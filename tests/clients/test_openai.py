@@ -15,7 +15,7 @@ from tests.clients.conftest import REFERENCE_TEXT, Client
 from tests.support.runtime_server import RunningServer
 from voicewright import say
 
-TEXT = "The kettle is on, and the boat comes back in the evening."  # The client scripts use the same text.
+TEXT = "The kettle is on, and the boat comes back in the evening."  # Text to speak, as in the client scripts.
 A_SECOND = 24_000
 
 

@@ -19,7 +19,8 @@ CHECKS = (
     *("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"),
     *("response_headers_conformance", "ignored_auth"),
 )
-# Examples and bounds from the document. Random bodies are omitted, because they would double the duration.
+# Phases of the test: examples and bounds from the document. Random bodies are omitted, because they would double the
+# duration.
 PHASES = "examples,coverage"
 BUDGET_S = 540  # Timeout, several times the duration on an idle machine.
 READY = re.compile(r"Voicewright runtime ready at (http://\S+)")

@@ -62,7 +62,7 @@ def box(content: str, place: str = "inline") -> str:
     )
 
 
-# For these documents, pandoc returns the same text.
+# Documents for which pandoc returns the same text.
 SAME: dict[str, tuple[str, list[str]]] = {
     "runs": (paragraph(A, B, C), FLAT),
     "raised and lowered numbers": (
@@ -138,7 +138,7 @@ SAME: dict[str, tuple[str, list[str]]] = {
     ),
     "Greek letter of a symbol font": (paragraph(A, '<w:r><w:sym w:font="Symbol" w:char="F061"/></w:r>'), ["ALPHA α"]),
 }
-# For these documents, pandoc 2.17 returns another text. The third value is the reason.
+# Documents for which pandoc 2.17 returns another text. The third value is the reason.
 OTHER: dict[str, tuple[str, list[str], str]] = {
     "symbol font of other characters than ASCII": (
         paragraph(A, run("p\uf069", '<w:rFonts w:hAnsi="Symbol"/>')),

@@ -55,7 +55,7 @@ def mark(link: str) -> tuple[str, list[str], dict[str, int]]:
     return f"<p>ALPHA{link} BRAVO.</p>", ["ALPHA BRAVO."], {"note_marks": 1}
 
 
-# For these pages, pandoc returns the same text.
+# Pages for which pandoc returns the same text.
 SAME: dict[str, tuple[str, list[str]]] = {
     "ordered list": ("<ol><li>ALPHA</li><li><p>BRAVO</p><p>more</p></li></ol>", ["1. ALPHA", "2. BRAVO", "more"]),
     "list that begins elsewhere": ('<ol start="7"><li>ALPHA</li><li>BRAVO</li></ol>', ["7. ALPHA", "8. BRAVO"]),
@@ -73,7 +73,7 @@ SAME: dict[str, tuple[str, list[str]]] = {
         ["See page 12 and table 3."],
     ),
 }
-# For these pages, pandoc 2.17 returns another text. The third value is the number of omitted elements.
+# Pages for which pandoc 2.17 returns another text. The third value is the number of omitted elements.
 OTHER: dict[str, tuple[str, list[str], dict[str, int]]] = {
     "raised letters": (
         "<p>1<sup>st</sup>, M<sup>me</sup>, x<sup>2<i>n</i></sup>, a<sub>i</sub>.</p>",

@@ -27,7 +27,7 @@ CHARACTERS = stream(
     "begincmap 1 begincodespacerange <0000> <FFFF> endcodespacerange 4 beginbfchar <0001> <0054> <0002> <0065> "
     "<0003> <0061> <0004> <0073> endbfchar endcmap"
 )
-# Word spacing of 10 points moves the second string, which completes the word "words".
+# Page on which a word spacing of 10 points moves the second string, which completes the word "words".
 SPACED = "BT /F 10 Tf 60 700 Td 10 Tw (all of the wo) Tj 83.36 0 Td (rds) Tj ET"
 BOLD = (
     "BT /F 12 Tf 1 0 0 1 60 700 Tm (All boats) Tj 0.2 -0.2 Td (All boats) Tj -0.2 0 Td [(All bo) -5 (ats)] TJ "

@@ -69,7 +69,7 @@ SHORT = Reference(seconds=1.2, seed=11)
 MIDDLE = Reference(seconds=3.0, seed=12)
 LENGTHY = Reference(seconds=6.5, seed=13)
 NARROW = Reference(seconds=2.5, seed=14, sample_rate=16000)
-# The audio has 48,001 samples at 24 kHz, and needs one more codec frame than 48,000 samples.
+# Reference audio with 48,001 samples at 24 kHz, for which one more codec frame is needed than for 48,000 samples.
 WIDE = Reference(seconds=2.0, seed=15, sample_rate=44100)
 
 

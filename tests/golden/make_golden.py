@@ -35,7 +35,7 @@ CLEAR_GAP = 5e-4
 DECODED_FRAMES = {TINY.name: (1, 5, 40), ODD.name: (1, 5, 60)}
 
 WINDOWED = {TINY.name: 625, ODD.name: 305}  # Numbers of frames, which need three and two windows.
-KEPT_OF_WINDOWED = 61  # Every 61st sample is stored.
+KEPT_OF_WINDOWED = 61  # Distance between two stored samples.
 
 Arrays = dict[str, NDArray[Any]]
 

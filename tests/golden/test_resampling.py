@@ -13,7 +13,8 @@ from tests.golden.stored import arrays
 from tests.support.audio_files import audio_file
 from tests.support.signals import noise
 
-SAMPLES_ATOL = 1e-6  # The order of soxr's additions depends on the vector unit of the processor.
+# Tolerance for another order of soxr's additions, which depends on the vector unit of the processor.
+SAMPLES_ATOL = 1e-6
 
 STORED = arrays("resampling")
 RATES = [int(name.split("_")[1]) for name in STORED if name.startswith("lengths_")]

@@ -15,12 +15,12 @@ from tests.golden.cases import LENGTHY, MIDDLE, SEEDS, SHORT
 from tests.golden.stored import arrays
 from tests.support.signals import voice
 
-MEL_ATOL = 1e-5  # The values are logarithms between -11.5 and 3.
+MEL_ATOL = 1e-5  # Tolerance of the log-mel values, which are logarithms between -11.5 and 3.
 # A Fourier transform rounds each bin relative to the loudest bin of its frame, and the logarithm amplifies the error in
 # quiet bins. On machines that add in another order, results differed by two ULPs of the frame's peak.
 MEL_ULPS = 4 * float(np.finfo(np.float32).eps)
 X_VECTOR_ATOL = 1e-5
-WAVEFORM_ATOL = 2e-5  # The maximum of the waveform is 1.
+WAVEFORM_ATOL = 2e-5  # Tolerance of the waveform, whose maximum is 1.
 
 REFERENCES = {"short": SHORT, "middle": MIDDLE, "lengthy": LENGTHY}
 

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
 ]
 
-SOUND_ATOL = 2e-3  # Convolutions on the GPU may use TF32.
+SOUND_ATOL = 2e-3  # Tolerance of the audio, because convolutions on the GPU may use TF32.
 
 
 @pytest.fixture(scope="module", autouse=True)

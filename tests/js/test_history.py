@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.js.conftest import Node
 
-# The tests choose the order of the responses. `asked` contains the method and path of each request.
+# Start of a script with a fake server. The tests choose the order of the responses. `asked` contains the method and
+# path of each request.
 HISTORY = """async () => {
   const before = [globalThis.document, globalThis.fetch];
   const asked = [], waiting = [];

@@ -62,7 +62,8 @@ def test_positions_in_the_text_are_updated_after_an_edit(node: Node) -> None:
     assert [node.call(MODULE, "positionAfterEdit", position, edit) for position in (0, 2, 3, 5, 8)] == [0, 2, 2, 3, 6]
 
 
-# The take has 1.6 s of audio, but the estimated duration of its clauses is several seconds.
+# Script that returns the highlighted clause of a take with 1.6 s of audio, whose clauses are estimated to last several
+# seconds.
 MARKED_CLAUSE = """async ({ begun, state, idle, at }) => {
   const { TypedSpeech } = await import('/js/speak/typed_speech.js');
   const { startTimesOf } = await import('/js/speak/sounding_text.js');

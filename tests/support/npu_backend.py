@@ -19,7 +19,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 from runtime.model.products import linear
 
 KIND = "npu"
-NPU = torch.device("privateuseone", 0)  # The device type has this name until `register` renames it.
+NPU = torch.device("privateuseone", 0)  # NPU device. The device type has this name until `register` renames it.
 CPU = torch.device("cpu")
 aten = torch.ops.aten
 

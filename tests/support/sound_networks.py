@@ -88,7 +88,8 @@ def snr_db(truth: Tensor, other: Tensor) -> float:
     return float(10 * torch.log10(truth.double().pow(2).mean() / noise.clamp(min=1e-30)))
 
 
-# Published structure with fewer samples per frame. No tile is as wide as the 12 channels of the last block.
+# Network with the published structure and fewer samples per frame. No tile is as wide as the 12 channels of the last
+# block.
 SMALL = replace(
     published(),
     codebook_size=64,

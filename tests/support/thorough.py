@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUP_COUNT = 4  # Number of groups of test files. One CI run executes one group.
-# Tests in these folders open a studio, import client packages for seconds, or kill processes.
+# Folders whose tests open a studio, import client packages for seconds, or kill processes.
 SLOW_FOLDERS = ("tests/browser/", "tests/clients/", "tests/chaos/", "tests/proof/")
 _MARK_OF_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(slow|quick)\b", re.MULTILINE)
 

@@ -22,8 +22,8 @@ Found = TypeVar("Found")
 TEST_TIMEOUT_S = 60.0  # Timeout in seconds for events that happen immediately on an idle machine.
 POLL_INTERVAL_S = 0.01  # Poll interval in seconds for conditions without an event to wait for.
 SLICE_S = 0.25  # Maximum seconds of one wait of a loop, so that a stop is noticed before timeouts expire.
-LATE_S = 0.05  # A wait that is delayed by more seconds counts as a stop of the process.
-HELD_S = 1.0  # A callback that takes more seconds counts as a stop of the process.
+LATE_S = 0.05  # Delay of a wait in seconds above which the process counts as stopped in the meantime.
+HELD_S = 1.0  # Duration of a callback in seconds above which the process counts as stopped in the meantime.
 
 
 class PatientSelector(selectors.DefaultSelector):

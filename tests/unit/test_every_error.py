@@ -13,7 +13,7 @@ from runtime.errors import SetUpError, SpeechError
 from tests.unit.test_errors import leaves
 
 TESTS = Path(__file__).resolve().parents[1]
-ABOUT_ALL = {"test_errors.py", "test_every_error.py"}  # These files list every error without raising it.
+ABOUT_ALL = {"test_errors.py", "test_every_error.py"}  # Files that list every error without raising it.
 
 
 def expected_by(tree: ast.AST) -> set[str]:

@@ -210,7 +210,7 @@ for _folder, _names in PURE_MODULES.items():
 
 # Calls that could execute or unpickle data of a checkpoint or a client.
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "torch.load", "from_pretrained", "import_module"}
-# This child process reads voice files of the official demo. It may read only tensors and plain values.
+# Child process that reads voice files of the official demo. It may read only tensors and plain values.
 TENSOR_READER = "runtime/voices/demo_child.py"
 
 

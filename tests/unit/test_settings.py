@@ -30,7 +30,7 @@ from tools import settings_page
 
 GROUPS = (Limits, EngineSettings, ServerSettings, ClusterSettings)
 SETTINGS = [(group, setting) for group in GROUPS for setting in fields(group)]
-# The code that uses a text value also validates it.
+# Settings whose values are not texts. Texts are validated by the code that uses them.
 NUMBERS = [setting for _, setting in SETTINGS if not isinstance(setting.default, str)]
 
 PATTERNED = {"sound_graphs": "32x16,8x4"}

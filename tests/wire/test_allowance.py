@@ -19,7 +19,7 @@ from tests.support.speech_client import PROTOCOL
 from tests.support.studio_port import studio_port
 from tests.support.visiting import new_visitor
 
-FIELDS = {"max_frames": 13, "seed": 5}  # The audio is slightly longer than one second.
+FIELDS = {"max_frames": 13, "seed": 5}  # Request whose audio is slightly longer than one second.
 POSTED: dict[str, tuple[str, dict[str, Any]]] = {
     "stream": ("/v1/audio/speech", {"input": "Hello.", "response_format": "pcm"}),
     "mp3": ("/v1/audio/speech", {"input": "Hello.", "response_format": "mp3"}),

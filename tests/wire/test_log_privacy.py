@@ -43,7 +43,7 @@ from tests.support.wyoming_client import WyomingClient
 
 GOOD, WRONG = f"{WORD}-the-key", f"{WORD}-no-key"
 READY = re.compile(r"Voicewright runtime ready at (http://\S+)")
-QUIET_S = 1.0  # If a socket sends nothing for this time, the conversation counts as complete.
+QUIET_S = 1.0  # Seconds without a message after which a conversation counts as complete.
 AT_ONCE = 16
 DIALECTS = {"voicewright", "omni", "cartesia", "elevenlabs", "openai", "wyoming"}
 

@@ -25,7 +25,7 @@ from runtime.model.speech_encoder import EncoderTransformer, PaddedConv, SEANet
 SIZES = read_speech_tokenizer_config(VOICE / "speech_tokenizer")
 Sizes = DecoderConfig | Code2WavConfig
 NORM_EPS = 1e-5
-NEUTRAL_VARIANCE = 1 - NORM_EPS  # With this variance and a mean of 0, the BatchNorm has no effect in evaluation mode.
+NEUTRAL_VARIANCE = 1 - NORM_EPS  # Variance with which a BatchNorm with a mean of 0 has no effect in evaluation mode.
 
 
 class Snake(nn.Module):

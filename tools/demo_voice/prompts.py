@@ -21,8 +21,8 @@ from text_vocabulary import TextVocabulary
 TALKER = SIZES.talker
 CODEBOOKS = TALKER.num_code_groups
 MAX_FRAMES = 190
-# The streaming layout adds one text id to each frame. With nearly as many ids as frames, the speech would be ahead of
-# the text.
+# Maximum number of text ids per frame in the streaming layout, which adds one text id to each frame. With nearly as
+# many ids as frames, the speech would be ahead of the text.
 MAX_TEXT_IDS_PER_FRAME = 0.85
 
 

@@ -35,7 +35,7 @@ from stage import Muon, Schedule, adamw, capture, parser_of, save, training_devi
 from store import LABEL_COUNT, STYLE_SIZE, Store
 from text_vocabulary import TextVocabulary
 
-LENGTH_MULTIPLE = 32  # The padded length of a sequence is a multiple of this number.
+LENGTH_MULTIPLE = 32  # Number of which the padded length of a sequence is a multiple.
 WEIGHT_DECAY = 0.05  # Weight decay per step at a learning rate of 1.
 MAX_SHARDS = 12  # Maximum number of shards that are encoded every 200 steps.
 LOGGED = ("code0", "rest", "phone", "trait", "identity", *(f"c{k}" for k in range(1, CODEBOOKS)))

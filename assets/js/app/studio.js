@@ -69,10 +69,10 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 /** Names of the modes in checkpoints. @type {Record<Mode, string>} */
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
-// This toast stays for a long time, because no take is saved until the user frees space.
+// Duration of the toast about full storage. It is long, because no take is saved until the user frees space.
 const STORAGE_FULL_TOAST_MS = 60_000;
 const CATCH_UP_DELAY_MS = 300; // Delay after a change in another tab, so that one refresh serves many changes.
-const UNANSWERED_DELAY_MS = 1000; // If a response takes longer than this, the page reports the delay.
+const UNANSWERED_DELAY_MS = 1000; // Delay of a response after which the page reports it.
 
 /** Main object of the page, which connects rooms, WebSocket, player and stored data. */
 export class Studio {

@@ -11,8 +11,8 @@ const MAX_FILE_BYTES = 100 * 2 ** 20;
 const MAX_DURATION_S = 600;
 const MIN_HANDLE_DISTANCE_S = 0.1;
 const MAX_SURROUNDINGS_S = 2;
-// The channels cancel each other out if the energy of their mean is below this fraction of the energy that the mean of
-// independent channels would have.
+// Minimum energy of the mean of all channels, as a fraction of the energy that the mean of independent channels would
+// have. Below it, the channels cancel each other out.
 const MIN_MIX_ENERGY = 0.1;
 const CROSS_FADE_SAMPLES = Math.round(SAMPLE_RATE * 0.008);
 

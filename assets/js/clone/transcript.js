@@ -84,7 +84,7 @@ function normalised(word) {
 const PATH = 'studio/transcribe';
 const POLL_MS = 1000;
 const MAX_LISTED_WORDS = 3; // Maximum number of differing words in a message.
-// A correct transcript has at least this fraction of its words in common with the recogniser, which makes errors.
+// Minimum fraction of the words of a correct transcript that are in the recognised text. The recogniser makes errors.
 const MIN_COMMON_SHARE = 0.75;
 
 /** Transcript field of a recording, with speech recognition and a comparison. */

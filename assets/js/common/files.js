@@ -3,7 +3,7 @@
 // --- File names that are valid on every system, as in runtime/shared/file_names.py. All functions are pure.
 
 const MAX_STEM_CHARS = 60;
-// Device names, which Windows reserves with any extension.
+// Pattern of device names, which Windows reserves with any extension.
 const RESERVED = /^(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)/iu;
 
 /**

@@ -95,7 +95,7 @@ export const recordings = {
 
 const PREFIX = 'voicewright.draft.';
 const SAVE_DELAY_MS = 400; // Delay between typing and saving.
-const SAVE_TIME_RATIO = 20; // The delay is at least this multiple of the duration of the last save, for long drafts.
+const SAVE_TIME_RATIO = 20; // Minimum ratio of the delay to the duration of the last save, for long drafts.
 
 /** @typedef {Object<string, unknown>} Draft @typedef {{id: string, draft?(): Draft|null, recall?(draft: Draft): void, reopen?(draft: Draft): void}} Source */
 

@@ -29,7 +29,8 @@ export function matchLoudness(levels) {
 
 /** @typedef {import('./card.js').TakeCard} TakeCard */
 
-const MIN_PEAK_HEIGHT = 0.3; // Peaks below this fraction of the height are not scaled up to full height.
+// Minimum height of the largest peak that is scaled up to full height. Lower peaks are scaled by the same factor.
+const MIN_PEAK_HEIGHT = 0.3;
 
 /** Playback of the Design room's takes (voice samples) at equal loudness. */
 export class TakePlayback {

@@ -70,7 +70,7 @@ function path(points, length, max) {
  * @typedef {(key: string, values?: Object<string, unknown>) => string} Translate
  */
 
-const CHART_POINTS = 90; // A chart shows three minutes, with a point every two seconds.
+const CHART_POINTS = 90; // Number of points in a chart, which shows three minutes with a point every two seconds.
 
 /** @type {Figure[]} */
 const FIGURES = [

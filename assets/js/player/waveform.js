@@ -52,7 +52,7 @@ export class Peaks {
 
 /** @typedef {import('./stage.js').ShownAudio} ShownAudio */
 
-// This exponent enlarges quiet passages, of which speech has many.
+// Exponent that enlarges quiet passages, of which speech has many.
 const SHOWN = 0.6;
 // Minimum number of bins in the full width. With fewer, the first chunk would look like a whole take.
 const MIN_BINS = 400;

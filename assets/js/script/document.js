@@ -38,7 +38,7 @@
 import { Emitter } from '../common/elements.js';
 
 export const MAX_LINES = 10_000; // Maximum number of lines of a script, as in the studio.
-// Properties of a line that people edit.
+// Names of the properties of a line that people edit.
 const WRITTEN = /** @type {const} */ (['id', 'name', 'text', 'voice', 'instruct', 'locked', 'gap', 'starts', 'chapter']);
 const MAX_CHAPTER_CHARS = 60; // Maximum length in characters of a chapter title from the text.
 export const DEFAULT_GAP_S = 0.4; // Default pause between two lines.

@@ -23,7 +23,8 @@ import { nameOfScript } from './line_text.js';
 const MAX_NOTE_CHARS = 300;
 const RETRY_MS = 2000;
 const RESTART_TIMEOUT_MS = 600_000; // Maximum time to wait for a restart of the studio or the runtime.
-// Several lines are generated at the same time, so that the engine can batch them and does not wait for the studio.
+// Maximum number of lines that are generated at the same time. With several lines, the engine can batch them and does
+// not wait for the studio.
 const MAX_LINES_IN_FLIGHT = 4;
 const MIN_MEASURED_MS = 2000; // Minimum generation time after which the remaining time is estimated.
 

@@ -411,7 +411,8 @@ const IS_DOCUMENT = /\.(epub|docx?|dotx?|pdf|x?html?)$/i;
 const IS_MARKDOWN = /\.(md|markdown)$/i;
 const MAX_NAME_CHARS = 120; // Maximum length of a script's name in characters, as in the studio.
 const NOTES_MS = 15_000;
-const READING_MS = 600_000; // The notice is closed when the file has been read, which may take minutes.
+// Maximum duration of the notice. It is closed when the file has been read, which may take minutes.
+const READING_MS = 600_000;
 
 /** Import of files and web pages as text for the Script room. */
 export class Importer {

@@ -42,7 +42,7 @@ import { nameOfScript, readParts } from './line_text.js';
 import { levelsOf } from './schedule.js';
 
 const UPDATE_INTERVAL_MS = 250; // Interval between updates of a line during its generation.
-const MAX_SEARCH_CHARS = 250; // The studio uses only this number of characters of a search text.
+const MAX_SEARCH_CHARS = 250; // Maximum number of characters of a search text that the studio uses.
 
 /**
  * Return a key that is equal for requests with equal audio.

@@ -16,18 +16,18 @@ import { chapterTitle } from './document.js';
 // has to be generated again.
 const MAX_LINE_CHARS = 600;
 
-// Style before the text: ANNA: (softly) …
+// Pattern of a style before the text: ANNA: (softly) …
 const MANNER = /^[(（]([^)）]{1,200})[)）]\s*/u;
 
-// Speaker before the text: ANNA: …, Anna (softly): …, **Anna:** …, 安娜：…
+// Pattern of a speaker before the text: ANNA: …, Anna (softly): …, **Anna:** …, 安娜：…
 const PREFIX = /^[*_]{0,3}(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?:[(（]([^)）]{1,200})[)）])?[*_]{0,3}\s*(?::[*_]{0,3}(?=\s|$)|：)\s*/u;
-// Word that is hyphenated at a line break.
+// Pattern of a word that is hyphenated at a line break.
 const BROKEN = /(?<!\p{L})(\p{L}+)[-\u2010\u00ad]\n[ \t]*(\p{Ll}+)/gu;
 // Name of a screenplay's character in its own row above the text: MARY, MARY (V.O.), @McAVOY.
 const CUE = /^(?:(?=\p{Lu})(?!(?:INT|EXT|CHAPTER|PART|ACT|SCENE|BOOK)\b)([\p{Lu}\p{N}][\p{Lu}\p{N} .'’#-]{0,30}[\p{Lu}\p{N}])|@([^()]{1,32}?))\s*(\([^()]{1,20}\))?\s*\^?$/u;
 // Words before a colon that are not speakers, even in capitals.
 const NOBODY = new Set(['note', 'warning', 'caution', 'important', 'attention', 'tip', 'hint', 'todo', 'update', 'summary', 'ps', 'p.s.', 'nb', 're', 'fyi', 'faq', 'cut to']);
-const HEADING = /^#{1,6}\s+(?=\S)/u; // Heading in Markdown: # Part 1
+const HEADING = /^#{1,6}\s+(?=\S)/u; // Pattern of a heading in Markdown: # Part 1
 const BLOCK = /^(?:ADDRESS|ARTICLE|ASIDE|BLOCKQUOTE|D[DLT]|DIV|FIGCAPTION|FIGURE|FOOTER|H\d|HEADER|HR|LI|MAIN|NAV|[OU]L|P|PRE|SECTION|TABLE|TR)$/u;
 const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
 
@@ -229,12 +229,13 @@ const MAX_NAME_CHARS = 64;
 
 const INVISIBLE = '[\u200e\u200f\u202a-\u202e\u2066-\u2069]*';
 const DATE = String.raw`\d{1,4}[./-]\s?\d{1,2}[./-]\s?\d{1,4}\.?`;
-// Examples: 10:30, 22:30:15, 22.30 (Finnish, Danish). AM, p. m., 下午 or 오후 may be before or after the time.
+// Pattern of a time, such as 10:30, 22:30:15 or 22.30 (Finnish, Danish). AM, p. m., 下午 or 오후 may precede or follow
+// it.
 const TIME = String.raw`(?:[上下]午|午[前後]|오[전후]|klo|à)?\s?\d{1,2}[:.]\d{2}(?:[:.]\d{2})?(?:\s?[ap]\.?\s?m\.?)?`;
 const DATED = new RegExp(`^${INVISIBLE}(?:\\[${DATE},?\\s+${TIME}\\]|${DATE},?\\s+${TIME}(?=\\s*[-–,<\\p{L}]))\\s*(?:[-–,]\\s+)?`, 'iu');
 const TIMED = /^\[?\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]m)?\]?\s*(?:[-–]\s+)?(?=\S)/iu;
 const SENDER = new RegExp(`^(?:<([^<>\\n]{1,${MAX_NAME_CHARS}})>\\s*|([^\\n]{1,${MAX_NAME_CHARS}}?)\\s?(?::(?:\\s+|$)|：\\s*))`, 'u');
-// In a log without dates, the sender must look like a name, unlike in "10:30 The train leaves: …".
+// Pattern of a sender in a log without dates. The sender must look like a name, unlike in "10:30 The train leaves: …".
 const NAME = /^(?:<([^<>]{1,32})>\s*|(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?::(?=\s|$)|：)\s*)/u;
 
 // Placeholders for system messages and media: a mark on iOS, <Media omitted> or a file name on Android.

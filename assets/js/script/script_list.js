@@ -31,7 +31,7 @@ export function nameScript(id, isNext) {
 // 'adopted' after takes of another tab were adopted, 'list' after a change of the list, 'state' after a change of `state`.
 
 const SAVE_DELAY_MS = 700; // Delay between the last edit and saving.
-const SAVE_TIME_RATIO = 5; // The delay is at least this multiple of the duration of the last save, for long scripts.
+const SAVE_TIME_RATIO = 5; // Minimum ratio of the delay to the duration of the last save, for long scripts.
 const MAX_UNSAVED_MS = 20_000; // Maximum time between saves, because an export changes the script continuously.
 
 /** Stored scripts of the visitor, with automatic saving of the open script. */

@@ -15,7 +15,8 @@ const MIN_SCALE = 14; // Minimum scale in pixels per second at which clips can b
 const MARK_STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Possible distances between two time marks in seconds.
 const MIN_MARK_DISTANCE_PX = 64;
 const MARK_WIDTH_PX = 36;
-const MIN_PEAK_HEIGHT = 0.3; // If all peaks are below this fraction of the height, they are not scaled up to full height.
+// Minimum height of the largest peak that is scaled up to full height. Lower peaks are scaled by the same factor.
+const MIN_PEAK_HEIGHT = 0.3;
 
 /**
  * @typedef {Object} TimelineCallbacks

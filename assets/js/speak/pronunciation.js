@@ -19,7 +19,8 @@ const SPACELESS = '\\p{sc=Han}\\p{sc=Hira}\\p{sc=Kana}\\p{sc=Thai}\\p{sc=Lao}\\p
 const IN_A_WORD = `(?![${SPACELESS}])[\\p{L}\\p{M}\\p{N}]`;
 const WORD_LIKE = new RegExp(`^${IN_A_WORD}$`, 'u');
 
-// Nothing is replaced in SSML tags (runtime/shared/text/ssml.py) and in tags in square brackets.
+// The next patterns match SSML tags (runtime/shared/text/ssml.py) and tags in square brackets, in which nothing is
+// replaced.
 const ELEMENTS = 'speak|break|emphasis|prosody|p|s|spell';
 const ELEMENT = `(?:${ELEMENTS}|say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40})`;
 const ATTRIBUTE = '\\s+[a-z_][\\w:.-]*\\s*=\\s*(?:"[^"<>\\n]*"|\'[^\'<>\\n]*\'|[^\\s"\'<>]+?)';

@@ -15,7 +15,7 @@ const CLAUSE = /(?<=[,;:—–…](?=\s)|[，；：、—…])/u;
 const SPOKEN = /[\p{L}\p{N}]/u;
 // Duration of a bin of `Peaks`.
 const BIN_S = 0.01;
-const MAX_SILENT_SHARE = 0.06; // A bin is silent if it is below this fraction of the loudest bin.
+const MAX_SILENT_SHARE = 0.06; // Fraction of the loudest bin below which a bin is silent.
 const MIN_PAUSE_S = 0.1;
 const LONG_PAUSE_S = 0.5; // Maximum duration of a pause that is used. Longer pauses count as pauses of this duration.
 const PACE_WEIGHT_S = 2; // Weight of the usual pace, in seconds of measured audio.

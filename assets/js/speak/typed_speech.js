@@ -22,7 +22,7 @@ const CLAUSE_TIMEOUT_MS = 250; // Time without audio after which all audio of a 
 // gaps in its audio.
 const SPOKEN_TIMEOUT_MS = 1000;
 
-// Marks that occur in numbers, addresses and abbreviations need a space after them.
+// Pattern of the end of a clause. Marks that occur in numbers, addresses and abbreviations need a space after them.
 const CLAUSE_END = /(?<=(?:^|\s)["'“‘«(]*[\p{L}\p{M}'’-]+)[,;!?]|[.,;:!?]["'”’»)]*\s|[。！？｡，；：、…—\n]|\s[-–]\s/gu;
 const OPEN_TAG = /\[[^\]\n]*$|<break[^>\n]*$/iu;
 const WORD = /[\p{L}\p{N}]/u;

@@ -18,7 +18,7 @@ from runtime.device.kernels import launch_options
 WARPS = 8
 
 GOLDEN = tl.constexpr(0x9E3779B9)
-MIN_KEY = tl.constexpr(-(2**31))  # This value is lower than the key of every allowed code.
+MIN_KEY = tl.constexpr(-(2**31))  # Key that is lower than the key of every allowed code.
 
 
 def sample(

@@ -175,7 +175,7 @@ def _small_m_gemm_kernel(
     STEPS: gl.constexpr = STRETCH // BK
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
     NARROW: gl.constexpr = scale is not None
-    # If a thread has enough registers, it upcasts the weights before the input rows are available.
+    # True if weights are upcast before the input rows are available. This is the case if a thread has enough registers.
     UPCASTS_AHEAD: gl.constexpr = NARROW and BN * K <= MAX_AHEAD * 32 * PARTS
     dtype: gl.constexpr = x.dtype.element_ty
     staged = _copy_weights(w, N, K, GATED, BN, PARTS, BK)

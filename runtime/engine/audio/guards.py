@@ -25,9 +25,9 @@ SILENT_FRAMES = 38
 # Minimum RMS of 16-bit samples that count as audible. Pauses of the embedded voice have less than -60 dBFS.
 MIN_AUDIBLE_RMS = 32768.0 * 10 ** (-55 / 20)
 
-# A text is assumed to be completely spoken after its expected number of frames times this ratio. The embedded voice
-# needs a ratio of 0.8 to 1.4. A slower voice may still be speaking at this time, but only a loop or a silence of 3 s
-# ends its speech.
+# Ratio between the number of frames after which a text is assumed to be completely spoken, and its expected number of
+# frames. The embedded voice needs a ratio of 0.8 to 1.4. A slower voice may still be speaking at this time, but only a
+# loop or a silence of 3 s ends its speech.
 SPOKEN_RATIO = 1.5
 SPOKEN_GRACE_FRAMES = 12  # Additional frames for the silence before the first word (1 s).
 

@@ -28,7 +28,9 @@ from runtime.request import SAMPLE_RATE, BlendPart, Reference, VoicePrompt
 log = logging.getLogger(__name__)
 
 WARM_S = 1.0  # Duration in seconds of the noise that the warm-up encodes.
-MIN_SINE = 1e-3  # If the sine of the angle between two vectors is smaller, spherical interpolation is not used.
+# Minimum sine of the angle between two vectors for spherical interpolation. Vectors with a smaller sine are
+# interpolated linearly.
+MIN_SINE = 1e-3
 
 
 def reference_key(reference: Reference) -> str:

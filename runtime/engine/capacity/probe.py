@@ -51,8 +51,8 @@ SOUND_UNITS = ((32, 768), (640, 192))
 # Time of the whole Code2Wav network divided by the time of the two measured blocks, if both use torch operations.
 # Measured ratios are 10.6 to 11.3.
 CODE2WAV_TIME_RATIO = 11.0
-# The same ratio if the whole network runs in C++ and the two blocks use torch's SnakeBeta. Measured ratios are 4.2 to
-# 6.4.
+# Ratio as in CODE2WAV_TIME_RATIO, but with the whole network in C++, and with torch's SnakeBeta in the two blocks.
+# Measured ratios are 4.2 to 6.4.
 NATIVE_TIME_RATIO = 5.3
 
 

@@ -45,7 +45,7 @@ class NextAction(Enum):
     """Action after the end of a segment."""
 
     START = auto()  # Start the next segment of the text.
-    REPEAT = auto()  # Generate the same segment again with another seed.
+    REPEAT = auto()  # The same segment is generated again with another seed.
     WAIT_FOR_TEXT = auto()  # Wait for more text.
     DRAIN = auto()  # Wait until the remaining audio is emitted. No more frames are generated.
 

@@ -12,7 +12,7 @@ import unicodedata
 
 from runtime.model.text.english_normalizer import RAISED, SYMBOLS
 
-DROPPED_REPLACEMENT = " "  # A dropped character is replaced by a space, which separates the adjacent words.
+DROPPED_REPLACEMENT = " "  # Replacement of dropped characters, which separates the adjacent words.
 
 # ASCII spellings of letters that Unicode does not decompose.
 LETTERS = {

@@ -131,7 +131,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-# Only this number of characters before a space or line break are matched with `_NO_CUT_AFTER`.
+# Maximum number of characters before a space or line break that are matched with `_NO_CUT_AFTER`.
 MAX_WORD_CHARS = 40
 _GAP = re.compile(r"[ ]{2,}|[ ]+(?=[.,;:!?])")
 _SENTENCE_END = re.compile(r"[ ]+[A-Z]|[ ]*(?:\n|\Z)")

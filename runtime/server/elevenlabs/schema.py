@@ -30,7 +30,7 @@ PREMADE = (
 NO_CONTEXT = "The checkpoints do not use the surrounding text; {names} had no effect."
 _CONTEXT = ("previous_text", "next_text", "previous_request_ids", "next_request_ids")
 _MAX_BREAK_S = 3.0  # Maximum duration of a <break> in seconds, as in ElevenLabs' API.
-NEUTRAL, _SWING = 0.5, 0.4  # Stability that does not change the temperature, and the maximum change of the temperature.
+NEUTRAL, _SWING = 0.5, 0.4  # Stability at which the temperature is not changed, and maximum change of the temperature.
 
 Read = TypeVar("Read", bound="SynthesisFields")
 

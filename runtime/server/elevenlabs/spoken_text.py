@@ -14,7 +14,8 @@ from runtime.server.http.speech import HttpSpeech, base64_json
 from runtime.server.wire import SAMPLE_BYTES, Reply
 from runtime.shared.text.word_times import TimedWords
 
-# ElevenLabs declares application/json, but a client would then expect a single object.
+# Media type of a stream of JSON objects. ElevenLabs declares application/json, but a client would then expect a single
+# object.
 JSON_LINES = "application/x-ndjson"
 
 Body = TypeVar("Body", bound=FileBody)

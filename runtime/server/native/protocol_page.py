@@ -22,7 +22,7 @@ Every message except `session.close` and `ping` may have `context_id`, the name 
 `default`). The server sends it with every message about an utterance. A field with the default `null` may be null.
 """
 
-_CONTEXT_ID_FIELD = "context_id"  # The page describes this field only in its first paragraph.
+_CONTEXT_ID_FIELD = "context_id"  # Field that the page describes only in its first paragraph.
 
 
 @cache

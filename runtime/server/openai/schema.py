@@ -40,7 +40,7 @@ def _known_stream_format(word: str) -> str:
     return word
 
 
-# OpenAI's format of a custom voice is an object: {"id": …}.
+# Names of the field with the voice. In OpenAI's API, a custom voice is an object: {"id": …}.
 _VOICE_NAMES = AliasChoices(AliasPath("voice", "id"), "voice", "speaker")
 
 

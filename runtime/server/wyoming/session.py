@@ -31,7 +31,7 @@ from runtime.server.wyoming.schema import (
     read,
 )
 
-_MAX_LATER = 64  # If this number of texts wait for the current text, no input is read.
+_MAX_LATER = 64  # Number of texts waiting for the current text above which no input is read.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

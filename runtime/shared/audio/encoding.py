@@ -57,8 +57,8 @@ class Format:
     has_own_tags: bool = True
 
 
-# These options avoid delays. By default, Ogg collects one second of Opus per page, and FLAC has frames of 0.1 s and a
-# padding block of 8 KiB.
+# Supported formats, with options that avoid delays. By default, Ogg collects one second of Opus per page, and FLAC has
+# frames of 0.1 s and a padding block of 8 KiB.
 FORMATS: dict[str, Format] = {
     "mp3": Format(
         media_type="audio/mpeg",

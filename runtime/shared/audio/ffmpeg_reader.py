@@ -106,6 +106,6 @@ def _is_audio(name: str) -> bool:
         return False
 
 
-# Protocols are disabled, because playlists (HLS, DASH, concat) refer to other files and URLs. Video decoders are also
-# disabled.
+# Options of FFmpeg that disable protocols, because playlists (HLS, DASH, concat) refer to other files and URLs. They
+# also disable video decoders.
 OPTIONS = {"protocol_whitelist": "none", "codec_whitelist": ",".join(filter(_is_audio, av.codecs_available))}

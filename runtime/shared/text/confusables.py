@@ -12,7 +12,7 @@ import regex
 TABLE_FILE = Path(__file__).with_suffix(".tsv")  # Table of confusable characters, which tools/confusables.py generates.
 # Pattern of invisible characters, and of combining marks that do not belong to a particular script.
 _UNSEEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}[\p{Mn}&&\p{Script=Inherited}]]", regex.V1)
-_PALOCHKA = {ord("ӏ"): "l"}  # TR39 maps the palochka to i, but it looks like l in most fonts.
+_PALOCHKA = {ord("ӏ"): "l"}  # Replacement of the palochka, which TR39 maps to i. It looks like l in most fonts.
 
 
 def find_confusable(name: str, others: Iterable[str]) -> str | None:

@@ -33,7 +33,7 @@ _STARTS_NUMBER = regex.compile(r"(?<!\p{N}[.,])")
 _ENDS_NUMBER = regex.compile(r"(?![.,]\p{N})")
 _MAX_GAP = 8  # Maximum number of white-space characters between two words of an entry.
 _GAP = regex.compile(r"\s+")
-# The flag V0 maps each character to one character when case is ignored, as JavaScript does.
+# Flags of all patterns. V0 maps each character to one character when case is ignored, as JavaScript does.
 _FLAGS = regex.V0 | regex.IGNORECASE
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]<>")
 _LOOKBEHIND_CHARS = 2  # Number of characters before a match that are needed to decide if it is a whole word.

@@ -39,7 +39,7 @@ NUMBERED = re.compile(
     re.VERBOSE,
 )
 WORD_BEFORE = re.compile(r"\S*\Z")
-MAX_WORD_CHARS = 32  # At most this number of characters before a full stop are searched for a word.
+MAX_WORD_CHARS = 32  # Maximum number of characters before a full stop that are searched for a word.
 # Particles and verbs of speaking after a quotation. They show that the sentence continues.
 QUOTATIVE = regex.compile(
     r"""

@@ -41,7 +41,8 @@ from studio.documents.values import (
 
 MAX_PAGES = 5000
 _HEAD = b"%PDF-"
-_HEAD_BYTES = 1024  # Other bytes may precede a PDF's signature. Only the first 1024 bytes are searched for it.
+# Number of bytes at the start of a file that are searched for a PDF's signature. Other bytes may precede it.
+_HEAD_BYTES = 1024
 _EDGE_ROWS = 2  # Number of rows at the top and at the bottom of a page that may be running titles.
 _MIN_REPEATED = 3
 _MIN_HEADING_RATIO = 1.2  # Minimum font size of a heading relative to the font size of the text.

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 MODES = ("custom_voice", "voice_design", "base")
 
-SUPPRESSED_IDS = 1024  # The reference suppresses the last 1024 talker IDs, regardless of the codebook size.
+# Number of IDs at the end of the talker's vocabulary that the reference implementation suppresses, regardless of the
+# codebook size.
+SUPPRESSED_IDS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from tests.support.checkpoints.endless import remove_eos
 from tests.support.checkpoints.spec import CheckpointSpec, Code2WavSpec, EncoderSpec, SpeakerEncoderSpec, Stack
 from tests.support.checkpoints.tokenizer import special_ids
 
-MEL_BINS = 128  # The mel spectrogram of the reference has this size; the config does not contain it.
+MEL_BINS = 128  # Number of mel bins in the reference implementation. The config does not contain it.
 
 
 def model_tensors(draw: Draw, spec: CheckpointSpec, mode: str) -> Tensors:

@@ -16,8 +16,9 @@ from tests.support.checkpoints.spec import (
     codec_ids_after,
 )
 
-# If merges conflict, earlier texts have priority. The first two texts must be single tokens in every checkpoint. The
-# next two are single tokens only with Qwen2's pre-tokenizer, because other pre-tokenizers split at the inner capital.
+# Texts that are single tokens. If merges conflict, earlier texts have priority. The first two texts must be single
+# tokens in every checkpoint. The next two are single tokens only with Qwen2's pre-tokenizer, because other
+# pre-tokenizers split at the inner capital.
 WORDS = (
     *("assistant", "user", "iPhone", "McDonald", "the", "and", "ing", "you", "is", "er", "speak", "voice"),
     *("hello", "world", "clear", "calm", "low", "happy", "warm", "young", "old", "slow", "costs", "phone"),
@@ -64,7 +65,7 @@ TINY = CheckpointSpec(
 )
 
 TINY_0B6 = replace(TINY, name="tiny_0b6", model_size="0b6")
-TINY_EOS = replace(TINY, name="tiny_eos", eos_scale=1.5)  # Some utterances end with EOS.
+TINY_EOS = replace(TINY, name="tiny_eos", eos_scale=1.5)  # Checkpoint with which some utterances end with EOS.
 
 ODD = CheckpointSpec(
     name="odd",
@@ -129,7 +130,7 @@ ODD = CheckpointSpec(
     generation={"repetition_penalty": 1.2, "top_k": 20, "max_new_tokens": 600},
 )
 
-# One layer, and two upsampling blocks instead of four, with the same number of samples per frame.
+# Code2Wav with one layer, and with two upsampling blocks instead of four. The number of samples per frame is the same.
 SHORT_CODE2WAV = replace(
     TINY.code2wav,
     transformer=replace(TINY.code2wav.transformer, layers=1),
@@ -148,8 +149,8 @@ QUICK = replace(
     code2wav=SHORT_CODE2WAV,
 )
 
-# TINY with fewer code groups and a shallower Code2Wav, for tests that do not depend on these numbers. Comparisons
-# with the reference use all sixteen groups.
+# Checkpoint like TINY with fewer code groups and a shallower Code2Wav, for tests that do not depend on these numbers.
+# Comparisons with the reference use all sixteen groups.
 BRIEF = replace(TINY, name="brief", code_groups=4, code2wav=SHORT_CODE2WAV)
 
 SPECS = {spec.name: spec for spec in (TINY, TINY_0B6, TINY_EOS, ODD, QUICK, BRIEF)}

@@ -19,7 +19,7 @@ from runtime.server.metrics import ServerMetrics
 from runtime.settings import Settings
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
-SCHEMA = Path(__file__).with_name("rayservice_schema.json")  # The schema contains the used fields of KubeRay 1.5.
+SCHEMA = Path(__file__).with_name("rayservice_schema.json")  # Schema with the used fields of KubeRay 1.5.
 
 
 def manifest() -> dict[str, Any]:

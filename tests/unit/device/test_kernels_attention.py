@@ -19,7 +19,7 @@ BLOCK_OF_ROWS = PARTS * PART
 # Number of positions of a slot. The interpreter is too slow for long slots.
 LENGTHS = (BLOCK_OF_ROWS + 40, *((16, 700) if HAS_GPU else ()))
 
-# The values are the number of heads, the number of key heads, and the size of a head.
+# Shapes by name: number of heads, number of key heads, and size of a head.
 SHAPES = {"published": (16, 8, 128), "alone": (2, 2, 16), "three": (6, 2, 32), "four": (4, 1, 64), "odd": (4, 2, 20)}
 per_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 per_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

@@ -20,7 +20,7 @@ from tests.support.kernel_references import DEVICE, Slots, draw_reference, inter
 pytestmark = pytest.mark.slow
 
 GROUPS, WIDTH = 16, 20
-SEEDS = 40  # With this number of samples, a code of probability 0.2 is missed once in 7,000 runs.
+SEEDS = 40  # Number of samples, with which a code of probability 0.2 is missed once in 7,000 runs.
 
 
 def normal(generator: torch.Generator, *shape: int) -> Tensor:

@@ -205,8 +205,8 @@ SEEN = torch.zeros(2, 1, 1, 9, dtype=torch.bool)
 LAYOUT = "queries, keys and values must have the shape"
 NUMBERS = (torch.float32, torch.bfloat16, torch.uint8, torch.int8)
 SHAPES = [(2, 9), (9,), (1, 1, 1, 9), (2, 1, 1, 8), (2, 6, 1, 9)]
-# Queries, keys, values, mask, mode and a part of the message. PyTorch adds numeric masks to the scores, and the NPU's
-# operator would convert them to booleans.
+# Calls that are refused: queries, keys, values, mask, mode, and a part of the message. PyTorch adds numeric masks to
+# the scores, and the NPU's operator would convert them to booleans.
 REFUSED: list[tuple[Tensor, Tensor, Tensor, Tensor | None, int, str]] = [
     *((*heads(1, 3, 9, torch.bfloat16), causal(size), BOTTOM_RIGHT, "2048 by 2048") for size in (2047, 2049)),
     *((*heads(1, P, 9, torch.bfloat16), causal(), 2, "mode 2 is unknown, or aligns the first") for P in (1, 3, 9)),

@@ -22,7 +22,7 @@ from tests.conftest import FolderOf, Loaded
 from tests.support.engines import custom_voice, engine_of, seeded, speak, speak_together
 
 KINDS = cpu_quantizations()
-# Users can select these kinds. The engine itself selects float16 on some machines.
+# Kinds that users can select. The engine itself selects float16 on some machines.
 SAID = [kind for kind in KINDS if kind is not Quantization.FLOAT16]
 REQUESTS = [
     custom_voice("Hello world, the old phone is slow.", max_frames=9, **seeded(3)),

@@ -10,7 +10,7 @@ from runtime.engine.scheduling.segment_runner import NextAction, choose_next_act
 
 FLAGS = ("is_too_short", "has_all_frames", "is_segment_open", "has_next", "is_text_closed")
 
-# Each line has the values of FLAGS and the resulting step. A dash stands for either value. The first matching line
+# Lines with the values of FLAGS and the resulting step. A dash stands for either value. The first matching line
 # applies.
 TABLE = """
 1 - - - -  REPEAT

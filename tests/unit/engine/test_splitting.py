@@ -33,7 +33,7 @@ def fed(chunks: list[str], split: Split, longest: int | None = None) -> list[str
     return [part for chunk in chunks for part in splitter.feed_text(chunk)] + splitter.flush()
 
 
-# "|" marks the positions at which the text is split.
+# Texts in which "|" marks the positions of the splits.
 SENTENCES = (
     "One sentence.",
     "It rained. |Nobody came! |Why? |Well… |Then it ended.",

@@ -22,7 +22,8 @@ from tests.support.signals import voice
 from tests.unit.engine.test_code2wav_graphs import GraphDevice
 from tests.unit.engine.test_voice_cache import counted, settle, voices_of
 
-X_VECTOR_ATOL = 2e-6  # Sums over a padded buffer and sums over the recording alone have different rounding errors.
+# Tolerance of x-vectors, because sums over a padded buffer are rounded differently from sums over the recording alone.
+X_VECTOR_ATOL = 2e-6
 
 
 def encoders_of(checkpoint: Checkpoint, device: GraphDevice) -> VoiceEncoders:

@@ -31,7 +31,7 @@ from tests.unit.model.published import speech_tokenizer_config
 # cover together.
 FRAMES = 60
 
-# A wrong chunk boundary causes errors far above the rounding errors of float64.
+# Tolerance for rounding in float64. A wrong chunk boundary causes far larger errors.
 EXACT = 1e-9
 
 

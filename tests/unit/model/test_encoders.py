@@ -15,7 +15,8 @@ from runtime.model.speech_encoder import PaddedConv
 from tests.conftest import Loaded
 from tests.support.signals import voice
 
-X_VECTOR_ATOL = 2e-6  # A padded buffer adds zeros to the sums, which changes their rounding.
+# Tolerance of x-vectors, because a padded buffer adds zeros to the sums, which changes their rounding.
+X_VECTOR_ATOL = 2e-6
 BUFFER = 20 * 3840  # Number of samples in 3.2 s: a whole number of frames of both encoders.
 
 # Number of samples: whole frames, one sample more, one sample less, half a frame of the last downsampling, and an odd

@@ -29,7 +29,7 @@ from tests.support.sound_networks import SMALL, random_network
 pytestmark = pytest.mark.skipif(not native.supports_convolution(), reason="no C++ compiler built the operator")
 
 LEVELS = range(torch.ops.voicewright.use_level(-1) + 1 if native.is_loaded() else 0)
-# In this configuration, no width is a multiple of a tile, and several heads share keys.
+# Configuration in which no width is a multiple of a tile, and several heads share keys.
 ODD = replace(
     SMALL,
     codebook_dim=26,

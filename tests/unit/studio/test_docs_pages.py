@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from studio.routes.docs import DOCS, docs_routes
 
-MAX_DOCS_BYTES = 190_000  # The limit applies to all pages together.
+MAX_DOCS_BYTES = 190_000  # Maximum size of all pages together.
 
 
 @pytest.fixture(scope="module")

@@ -233,7 +233,7 @@ def test_sign_in_is_required_for_every_runtime_route(app: FastAPI) -> None:
     assert [path for path in relayed if not path.startswith(RESTRICTED_PATHS)] == []
 
 
-# These requests do not store data for their visitor, although their method is not GET.
+# Requests that store no data for their visitor, although their method is not GET.
 STORE_NOTHING = {
     *("/studio/documents", "/studio/exports", "/studio/transcribe", "/studio/pronunciation/said"),
     "/studio/transcribe/model",  # Only the host can use this route, which downloads the recogniser.

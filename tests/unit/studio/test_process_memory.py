@@ -12,7 +12,7 @@ from studio.runtimes import process_memory
 from studio.runtimes.process_memory import own_memory
 
 MIB = 2**20
-# HOLDER allocates memory, prints a line and waits. PARENT starts HOLDER as a child process.
+# Programs. HOLDER allocates memory, prints a line and waits. PARENT starts HOLDER as a child process.
 HOLDER = f"held = bytearray({64 * MIB}); held[::4096] = b'x' * len(held[::4096]); print(flush=True); input()"
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {HOLDER!r}])"
 

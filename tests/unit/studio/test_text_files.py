@@ -126,7 +126,7 @@ def test_text_with_quotation_marks_inside_words_is_decoded_as_dos() -> None:
     assert decode(text.encode("cp437")).text == text
 
 
-# Each non-ASCII byte is a letter in most encodings, so a short text can be decoded in several ways.
+# Short texts, which can be decoded in several ways, because each non-ASCII byte is a letter in most encodings.
 SHORT_TEXTS = {
     "cp1252": [
         *("Perché è così tardi?", "La città è più bella.", "La felicità è qui.", "Sì, è così.", "LA CITTÀ"),

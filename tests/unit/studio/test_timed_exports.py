@@ -93,7 +93,8 @@ def test_every_line_has_a_time_not_before_the_previous_line(
     assert (exported(client, clips).status_code, exported(client, clips).json()["error"]["param"]) == (400, "clips")
 
 
-CUES, BEFORE_S, AFTER_S = 1300, 0.25, 0.3  # Real takes begin and end with some silence.
+# Number of cues, and seconds of silence before and after the speech of a take, as in real takes.
+CUES, BEFORE_S, AFTER_S = 1300, 0.25, 0.3
 
 
 def film() -> tuple[list[tuple[float, float]], list[float]]:

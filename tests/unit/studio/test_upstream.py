@@ -13,7 +13,7 @@ from studio.relay.upstream import Upstream, connections_closed
 from tests.support.timeouts import becomes
 
 REQUESTS = 400
-AT_ONCE = 150  # The default pools of httpx (100) and httpcore (10) allow fewer connections.
+AT_ONCE = 150  # Number of concurrent connections, which exceeds the default pools of httpx (100) and httpcore (10).
 
 
 Hold = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

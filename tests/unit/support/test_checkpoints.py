@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 ENDLESS = replace(TINY_EOS, name="endless", is_endless=True, tokens=single_tokens())
 FRAMES = 60
-WILD = Sampling(temperature=3.0, top_k=0, repetition_penalty=1.5)  # With these settings, every code can be sampled.
+WILD = Sampling(temperature=3.0, top_k=0, repetition_penalty=1.5)  # Settings with which every code can be sampled.
 
 
 class Shapes(Draw):

@@ -12,7 +12,7 @@ import pytest
 from tests.support.thorough import ROOT
 from tools.audit import UNKNOWN, VULNERABLE, Audit, Pin, pins
 
-# The reports have the format of pip-audit 2.10.1.
+# Report in the format of pip-audit 2.10.1.
 CLEAN = {"name": "attrs", "version": "26.1.0", "vulns": []}
 FOUND = {
     "name": "idna",

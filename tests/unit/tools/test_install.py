@@ -17,7 +17,7 @@ import pytest
 from tests.support.thorough import ROOT
 from tools import install
 
-PIN = "torch==0.1"  # No real index has this version, so only the fake index can serve it.
+PIN = "torch==0.1"  # Version that no real index has, so that only the fake index can serve it.
 
 
 @pytest.fixture

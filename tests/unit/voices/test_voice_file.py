@@ -24,7 +24,7 @@ from tests.support.examples import examples
 from tests.support.signals import voice as signal
 from tests.support.voices import BOMBS, create_prompt, create_voice, create_voice_file
 
-FIRST = Path(__file__).with_name("data") / "first_version.voice"  # This file has version 1, which has no tags.
+FIRST = Path(__file__).with_name("data") / "first_version.voice"  # File of version 1, which has no tags.
 
 
 def assert_same(one: Voice, other: Voice) -> None:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _CLOSING_S = 10.0  # Seconds for a client to read the remaining data and answer a close frame.
 _LINGER_S = 1.0  # Seconds for a client to read the close reason after the server has closed the connection.
 _MAX_IGNORED_BYTES = 16 * 2**10  # Maximum number of bytes that are read and ignored after a close frame was sent.
-_NO_PONG_REASON = "keepalive ping timeout"  # Close reason that uvicorn also uses.
+_NO_PONG_REASON = "keepalive ping timeout"  # Close reason if a client sends no pong, as in uvicorn.
 
 
 def _is_utf8(frames: list[bytes]) -> bool:

@@ -30,7 +30,7 @@ UNITS = (
 )
 WORDS = tuple((" ".join("abcdefgh"[(seed + place) % 8] for place in range(40)), "x", True) for seed in range(8))
 Stage = Callable[[], Callable[[str], object]]
-# Stages that process incoming text. `Utterance` and `TextStream` combine them.
+# Stages of text processing, which `Utterance` and `TextStream` combine.
 STAGES: dict[str, Stage] = {
     "markdown": lambda: GrowingMarkdown().feed_text,
     "dictionary": lambda: GrowingPronunciation(dictionary_of(WORDS, tag_pattern(Limits(), brackets=True))).feed_text,
@@ -43,7 +43,7 @@ STAGES: dict[str, Stage] = {
     "script": lambda: lambda text: find_unsupported_script(text, ("english",)),
     "end": lambda: lambda text: may_end(text[-2 * TAIL_CHARS :]),
 }
-SHORT, LONG = 1024, 4096  # `LONG` is the maximum length of the text of one request.
+SHORT, LONG = 1024, 4096  # Lengths of the compared texts in characters. `LONG` is the maximum for one request.
 # Maximum ratio between the times of `LONG` and `SHORT`, or 2.5 for each doubling of the text. The ratio is 16 if the
 # time is quadratic.
 MAX_RATIO = 2.5**2
