@@ -113,12 +113,6 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
         choices=[split.value for split in Split],
         help="where the text is split; auto: only if it is too long for the checkpoint to speak it in one part",
     )
-    parser.add_argument(
-        "--decode",
-        choices=["whole", "windowed"],
-        default="whole",
-        help="windowed: decode the audio in windows of 300 frames like the official package, to compare with it",
-    )
     parser.add_argument("--out", metavar="FILE.wav", type=Path)
     parser.add_argument("--codes-out", metavar="FILE.npy", type=Path)
     parser.add_argument("--stdout", action="store_true", help="write raw 24 kHz s16le while it is generated")

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from runtime.engine.engine import Engine
-from runtime.engine.windowed_audio import windowed_audio
 from runtime.errors import InvalidSetting, MissingReference
 from runtime.request import (
     SAMPLE_RATE,
@@ -44,7 +43,6 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     _check_output("--out", arguments.out)
     _check_output("--codes-out", arguments.codes_out)
-    in_windows = arguments.decode == "windowed"
     request = _request(arguments, settings.limits)
     engine = Engine.open(settings)
     pieces: list[bytes] = []
@@ -58,7 +56,7 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
             case AudioChunk(pcm=pcm):
                 pieces.append(pcm)
                 codes.append(event.codes)
-                if arguments.stdout and not in_windows:
+                if arguments.stdout:
                     _write_out(pcm)
             case Broken(error=error):
                 raise error
@@ -67,12 +65,6 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
                     print(f"voicewright: note: {note}", file=sys.stderr)
                 rtf = "-" if stats.rtf is None else f"{stats.rtf:.2f}"
                 print(f"voicewright: {stats.frames} frames, {reason}, rtf {rtf}", file=sys.stderr)
-    groups = engine.registry.entries[0].config.talker.num_code_groups
-    frames = np.concatenate([np.empty((0, groups), np.int64), *codes])
-    if in_windows:
-        pieces = [windowed_audio(engine, request, frames)]
-        if arguments.stdout:
-            _write_out(*pieces)
     if arguments.out:
         with _written("--out", repr(str(arguments.out))):
             write_wav(arguments.out, b"".join(pieces))
@@ -82,6 +74,8 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
             file=sys.stderr,
         )
     if arguments.codes_out:
+        groups = engine.registry.entries[0].config.talker.num_code_groups
+        frames = np.concatenate([np.empty((0, groups), np.int64), *codes])
         named = _written("--codes-out", repr(str(arguments.codes_out)))
         # The file is opened here, because np.save would append .npy to a path.
         with named, arguments.codes_out.open("wb") as file:
@@ -143,17 +137,11 @@ def _written(option: str, value: str) -> Iterator[None]:
 def _split(arguments: argparse.Namespace) -> Split:
     """Return the positions at which the text may be split.
 
-    The default with --max-frames or --decode windowed is one segment, as in the reference implementation.
-
-    Raises:
-        InvalidSetting: --decode windowed is used with several segments.
+    The default with --max-frames is one segment, as in the reference implementation.
     """
-    in_windows = arguments.decode == "windowed"
-    split = Split(arguments.split) if arguments.split else None
-    if in_windows and (split not in (None, Split.NONE) or arguments.tags):
-        why = "windowed decoding needs a text in one part; use --split none, and no --tags"
-        raise InvalidSetting(name="--decode", value="windowed", why=why)
-    return split or (Split.NONE if in_windows or arguments.max_frames is not None else Split.AUTO)
+    if arguments.split:
+        return Split(arguments.split)
+    return Split.AUTO if arguments.max_frames is None else Split.NONE
 
 
 def _pronounced(arguments: argparse.Namespace, limits: Limits) -> str:

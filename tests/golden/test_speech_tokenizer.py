@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from runtime.engine.windowed_audio import WINDOW_FRAMES, decode_in_windows
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.speaker_encoder import log_mel
 from tests.conftest import Loaded
@@ -21,6 +20,8 @@ MEL_ATOL = 1e-5  # Tolerance of the log-mel values, which are logarithms between
 MEL_ULPS = 4 * float(np.finfo(np.float32).eps)
 X_VECTOR_ATOL = 1e-5
 WAVEFORM_ATOL = 2e-5  # Tolerance of the waveform, whose maximum is 1.
+WINDOW_FRAMES = 300  # Number of frames per window of the official package (docs/model.md 6.1).
+CONTEXT_FRAMES = 25  # Number of frames before each window that are decoded again.
 
 REFERENCES = {"short": SHORT, "middle": MIDDLE, "lengthy": LENGTHY}
 
@@ -100,5 +101,9 @@ def decoded_both_ways(checkpoint: Checkpoint, codes: np.ndarray) -> tuple[np.nda
     def decode(codes: Tensor) -> Tensor:
         return code2wav(codes, code2wav.fresh_state(1))
 
-    windowed = decode_in_windows(decode, rows, code2wav.config.samples_per_frame)
-    return windowed[0].numpy(), decode(rows)[0].numpy()
+    samples, windows = code2wav.config.samples_per_frame, []
+    for begin in range(0, rows.shape[1], WINDOW_FRAMES):
+        context = min(begin, CONTEXT_FRAMES)
+        window = decode(rows[:, begin - context : begin + WINDOW_FRAMES])
+        windows.append(window[:, context * samples :])
+    return torch.cat(windows, dim=1)[0].numpy(), decode(rows)[0].numpy()

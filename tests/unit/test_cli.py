@@ -15,7 +15,6 @@ import torch
 
 from runtime import cli
 from runtime.cli import main
-from runtime.engine import windowed_audio
 from runtime.errors import SetUpError
 from runtime.option_names import OPTIONS, WORDS, in_options
 from runtime.request import Mode, Reference, SpeechRequest, StopReason
@@ -81,30 +80,6 @@ def test_stdout_has_the_same_samples_as_the_file(models: dict[str, str], tmp_pat
     assert result.stderr.decode().splitlines()[-1].startswith("voicewright: 7 frames, max_tokens")
 
 
-@pytest.mark.slow("base", "custom_voice")
-@pytest.mark.parametrize("mode", ["custom_voice", "base"])
-def test_windowed_decoding_differs_only_after_the_first_seam(
-    models: dict[str, str], tmp_path: Path, reference: Path, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sound, frames = tmp_path / "take.wav", 20
-    own = ["--ref-audio", str(reference), "--ref-text", "I say hello."] if mode == "base" else []
-
-    def spoken(*args: str) -> np.ndarray:
-        greedy = ["--greedy", "--max-frames", str(frames), "--out", str(sound)]
-        assert say(models, TEXT, *own, *greedy, *args, mode=mode) == 0
-        return soundfile.read(sound, dtype="int16")[0].reshape(frames, 1920)
-
-    whole = spoken()
-    assert np.array_equal(spoken("--decode", "windowed"), whole), "no longer than a window"
-    # Number of frames in the first window, and number of frames of the reference audio.
-    first, behind = 8, 17 if mode == "base" else 0
-    monkeypatch.setattr(windowed_audio, "WINDOW_FRAMES", first + behind)
-    monkeypatch.setattr(windowed_audio, "CONTEXT_FRAMES", 1)
-    windowed = spoken("--decode", "windowed")
-    assert np.array_equal(windowed[:first], whole[:first])
-    assert (windowed[first:] != whole[first:]).any(axis=1).all()
-
-
 def test_pronunciations_and_tags_are_applied(models: dict[str, str], tmp_path: Path) -> None:
     def heard(*args: str) -> bytes:
         path = tmp_path / "take.wav"
@@ -115,11 +90,6 @@ def test_pronunciations_and_tags_are_applied(models: dict[str, str], tmp_path: P
     assert heard("Hello World.", "--pronounce", "world = moon") == other
     assert heard("[pause:500ms] Hello world.", "--tags", "--pronounce", "world=moon") == bytes(24_000) + other
     assert heard("[pause:500ms] Hello world.", "--pronounce", "pause=moon", "--tags") != heard("Hello world.")
-
-
-def test_windowed_decoding_of_split_text_is_refused(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert say(models, TEXT, "--decode", "windowed", "--split", "sentence") == 2
-    assert "--split none" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -260,7 +230,6 @@ def refused(capsys: pytest.CaptureFixture[str], status: int, code: str) -> str:
         ([TEXT, "--layout", "sideways"], "invalid_setting"),
         ([TEXT, "--pronounce", "world"], "invalid_setting"),
         ([TEXT, "--pronounce", " =moon"], "invalid_setting"),
-        ([TEXT, "--tags", "--decode", "windowed"], "invalid_setting"),
         (["Hello [pause 31s] world.", "--tags"], "pause_too_long"),
         ([TEXT, "--loud"], "invalid_setting"),
         ([], "invalid_setting"),

@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The cluster uses only the public interface of runtime processes, and shares their keys and announcements.
     "runtime/cluster/": (*SHARED, "runtime.server.http.keys", "runtime.server.wyoming.announcement", "runtime.cluster"),
     "runtime/option_names.py": ("runtime.errors",),
-    "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_audio"),
+    "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine"),
     "runtime/doctor.py": (*VALUES, "runtime.engine.capacity.doctor"),
     "runtime/quantize.py": (
         *(*VALUES, "runtime.device.quantized", "runtime.engine.input_moments"),
