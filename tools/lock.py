@@ -53,17 +53,18 @@ def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None
     _write(target, "pyproject.toml", [TORCH, *portable_pins])
 
 
-def compile_cluster(target: Path, lock: Path = LOCK) -> None:
+def compile_cluster(target: Path) -> None:
     """Write a lock file with the packages that the extra `cluster` adds to requirements.lock."""
     pins = _resolve(
-        "pyproject.toml", "--constraint", str(lock), "--no-emit-package", CLIENT_PACKAGE, "--extra", "cluster", stdin=""
+        "pyproject.toml", "--constraint", str(LOCK), "--no-emit-package", CLIENT_PACKAGE, "--extra", "cluster", stdin=""
     )
-    locked = set(lock.read_text(encoding="utf-8").splitlines())
+    locked = set(LOCK.read_text(encoding="utf-8").splitlines())
     _write(target, "pyproject.toml", [pin for pin in pins if pin not in locked and not pin.startswith(BUILD_DEPENDENT)])
 
 
-def compile_clients(target: Path, source: str = "tests/clients/requirements.in") -> None:
+def compile_clients(target: Path) -> None:
     """Write a lock file with the third-party clients that tests/clients needs."""
+    source = "tests/clients/requirements.in"
     _write(target, source, _resolve(source, "--override", "-", stdin=WITHOUT))
 
 

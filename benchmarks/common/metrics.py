@@ -124,17 +124,16 @@ def percentile(values: Iterable[float], share: float) -> float | None:
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)] if ranked else None
 
 
-def percentiles(name: str, values: Sequence[float], *shares: int, unit: str = "ms", digits: int = 2) -> dict[str, Any]:
+def percentiles(name: str, values: Sequence[float], *shares: int, digits: int = 2) -> dict[str, Any]:
     """Return percentiles of the values as a dictionary of table columns.
 
     Args:
-        name: Name of the measured value. The keys have the form `{name}_p{share}_{unit}`.
-        values: Measured values.
+        name: Name of the measured value. The keys have the form `{name}_p{share}_ms`.
+        values: Measured values in milliseconds.
         shares: Percentiles to return, such as 50 and 95.
-        unit: Unit of the values.
         digits: Number of decimal places.
     """
-    return {f"{name}_p{share}_{unit}": round_or_none(percentile(values, share / 100), digits) for share in shares}
+    return {f"{name}_p{share}_ms": round_or_none(percentile(values, share / 100), digits) for share in shares}
 
 
 def round_or_none(value: float | None, digits: int) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -46,18 +46,17 @@ class Variant:
         return Settings.from_env({**os.environ, **shared, **self.environment})
 
 
-def add_variants(parser: argparse.ArgumentParser, default: Sequence[str] = ("ours",)) -> None:
+def add_variants(parser: argparse.ArgumentParser) -> None:
     """Add the command-line arguments for checkpoints, variants and device to a parser."""
     parser.add_argument("--model", action="append", metavar="[MODE=]PATH_OR_ID")
     parser.add_argument("--variant", action="append", metavar="NAME[:VARIABLE=VALUE,…]", help="settings to compare")
     parser.add_argument("--device")
     parser.add_argument("--dtype")
-    parser.set_defaults(variants_if_none=default)
 
 
 def variants_of(arguments: argparse.Namespace) -> list[Variant]:
     """Parse the variants of a comparison from the command-line arguments."""
-    return [Variant.parse(text) for text in arguments.variant or arguments.variants_if_none]
+    return [Variant.parse(text) for text in arguments.variant or ["ours"]]
 
 
 def shared_environment(arguments: argparse.Namespace, **settings: object) -> dict[str, str]:

@@ -34,7 +34,7 @@ def profile_parts(parts: ModelParts, batches: Sequence[int], prompts: Sequence[i
     return {name: rows for name, rows in tables.items() if rows}
 
 
-def by_kernel(work: Callable[[], object], repeats: int = REPEATS) -> list[Row]:
+def by_kernel(work: Callable[[], object]) -> list[Row]:
     """Profile a function, and return the time and the number of launches of each kernel.
 
     The kernels are sorted by time, the longest first. Times are in microseconds. Kernels may overlap. Therefore, only
@@ -45,7 +45,7 @@ def by_kernel(work: Callable[[], object], repeats: int = REPEATS) -> list[Row]:
     work()
     synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as profiled:
-        for _ in range(repeats):
+        for _ in range(REPEATS):
             work()
             synchronize()
     spent, counted = defaultdict[str, float](float), defaultdict[str, int](int)
@@ -54,7 +54,7 @@ def by_kernel(work: Callable[[], object], repeats: int = REPEATS) -> list[Row]:
         spent[name] += end - max(before, start)
         counted[name] += 1
         before = max(before, end)
-    return _listed(spent, counted, repeats)
+    return _listed(spent, counted)
 
 
 def _spans(profiled: profile) -> list[tuple[float, float, str]]:
@@ -66,9 +66,9 @@ def _spans(profiled: profile) -> list[tuple[float, float, str]]:
     ]
 
 
-def _listed(spent: dict[str, float], counted: dict[str, int], repeats: float) -> list[Row]:
+def _listed(spent: dict[str, float], counted: dict[str, int]) -> list[Row]:
     rows: list[Row] = [
-        {"kernel": name[:70], "us": round(took / repeats, 1), "launches": round(counted[name] / repeats, 1)}
+        {"kernel": name[:70], "us": round(took / REPEATS, 1), "launches": round(counted[name] / REPEATS, 1)}
         for name, took in sorted(spent.items(), key=lambda pair: -pair[1])
     ]
     sums = {"all others": rows[LISTED_KERNELS:], "together": rows}

@@ -115,7 +115,7 @@ class Library:
         listing = self._current()
         return listing.by_id.get(name_or_id) or listing.by_name.get(name_key(name_or_id))
 
-    def search(self, words: str, *, newest_first: bool = False) -> tuple[VoiceCard, ...]:
+    def search(self, words: str) -> tuple[VoiceCard, ...]:
         """Return the voices whose metadata contains all words.
 
         The name, description, tags, language and transcript are searched.
@@ -128,8 +128,7 @@ class Library:
                 self._forget_index()
                 self._refresh()
                 ids = self._opened().search(words)
-        cards = [card for card in listing.cards if card.id in ids]
-        return tuple(sorted(cards, key=lambda card: -card.created_at) if newest_first else cards)
+        return tuple(card for card in listing.cards if card.id in ids)
 
     def problems(self) -> tuple[VoiceFileProblem, ...]:
         """Return the unusable voice files with the reason for each file.

@@ -14,18 +14,15 @@ PROC = Path("/proc")
 _KIB = re.compile(r"^(?P<name>Pss|MemAvailable):\s+(?P<kib>\d+) kB", re.MULTILINE)
 
 
-def own_memory(pid: int | None = None) -> dict[str, int] | None:
-    """Return the memory of a process and its children, and the available memory, in bytes.
+def own_memory() -> dict[str, int] | None:
+    """Return the memory of this process and its children, and the available memory, in bytes.
 
     The result is None if the memory cannot be measured. Memory that several processes share is divided among them
     (proportional set size). The call takes a few milliseconds.
-
-    Args:
-        pid: Process whose children are included, or None for the current process.
     """
     try:
         machine = _kib(PROC / "meminfo")
-        own = sum(_memory_of(process) for process in _tree(os.getpid() if pid is None else pid))
+        own = sum(_memory_of(process) for process in _tree(os.getpid()))
     except OSError:
         return None
     return {"own": own * 1024, "available": machine["MemAvailable"] * 1024}

@@ -273,13 +273,13 @@ class SplitQuantizer(nn.Module):
         self.sums.copy_(torch.where(self.active > 0, sums, self.sums))
 
     @torch.no_grad()
-    def initialise(self, y: Tensor, rounds: int = 12) -> None:
+    def initialise(self, y: Tensor) -> None:
         """Initialize the codebooks by k-means on projections [N, 2 dim], and enable quantization."""
         for k in range(self.books):
             rest = self.nearest(y, self.tables[: k + 1])[2][k]
             table = rest[torch.randperm(len(rest), device=y.device)[: self.size]]
             table = table.repeat(-(-self.size // len(table)), 1)[: self.size]
-            for _ in range(rounds):
+            for _ in range(12):
                 hot = F.one_hot(nearest_rows(rest, table), self.size).to(rest.dtype)
                 total = hot.sum(0)
                 table = torch.where(total[:, None] > 0, hot.T @ rest / total.clamp(min=1)[:, None], table)

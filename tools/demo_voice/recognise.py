@@ -33,8 +33,8 @@ class Heard:
     f0: float
 
 
-def track_f0(audio: np.ndarray, low: float = 55.0, high: float = 420.0) -> np.ndarray:
-    """Return the F0 of 24 kHz audio in Hz, with 50 values per second and 0 for unvoiced audio.
+def track_f0(audio: np.ndarray) -> np.ndarray:
+    """Return the F0 of 24 kHz audio in Hz (55 to 420): 50 values per second, 0 if unvoiced.
 
     The method is normalized autocorrelation at 8 kHz.
     """
@@ -49,7 +49,7 @@ def track_f0(audio: np.ndarray, low: float = 55.0, high: float = 420.0) -> np.nd
     auto = np.fft.irfft(spectrum)[:, :256]
     energy = auto[:, 0]
     auto = auto / (energy[:, None] + 1e-9) / (base / base[0])
-    first, last = int(8000 / high), int(8000 / low)
+    first, last = int(8000 / 420), int(8000 / 55)
     area = auto[:, first : last + 1]
     # Use the first strong peak, not the highest peak: in clean speech, the peak one octave lower can be as high.
     inner = (area[:, 1:-1] > area[:, :-2]) & (area[:, 1:-1] >= area[:, 2:])

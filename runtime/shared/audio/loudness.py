@@ -90,9 +90,7 @@ def gain_to(target_lufs: float, loudness: float | None) -> float:
     return 0.0 if loudness is None else min(target_lufs - loudness, MAX_GAIN_DB)
 
 
-def normalize_loudness(
-    samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
-) -> NDArray[np.int16]:
+def normalize_loudness(samples: NDArray[np.int16], target_lufs: float) -> NDArray[np.int16]:
     """Change the loudness of audio to a target and limit the peaks.
 
     Audio whose loudness cannot be measured is returned unchanged.
@@ -100,16 +98,13 @@ def normalize_loudness(
     Args:
         samples: Mono audio at 24 kHz.
         target_lufs: Integrated loudness of the result in LUFS.
-        ceiling_dbtp: Maximum true peak of the result in dBTP.
 
     Shapes: samples [N] -> [N].
     """
-    return np.concatenate([samples[:0], *normalize_loudness_in_pieces(samples, target_lufs, ceiling_dbtp=ceiling_dbtp)])
+    return np.concatenate([samples[:0], *normalize_loudness_in_pieces(samples, target_lufs)])
 
 
-def normalize_loudness_in_pieces(
-    samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
-) -> Iterator[NDArray[np.int16]]:
+def normalize_loudness_in_pieces(samples: NDArray[np.int16], target_lufs: float) -> Iterator[NDArray[np.int16]]:
     """Yield the result of `normalize_loudness` in pieces of up to 10 s.
 
     The samples may be a memory-mapped file of several hours. They are read several times, because the limiter reduces
@@ -123,14 +118,14 @@ def normalize_loudness_in_pieces(
         return
     gain_db = gain_to(target_lufs, loudness)
     for _ in range(_PASSES):
-        missing = target_lufs - (measure_loudness_of_pieces(_limited(samples, gain_db, ceiling_dbtp)) or target_lufs)
+        missing = target_lufs - (measure_loudness_of_pieces(_limited(samples, gain_db)) or target_lufs)
         if abs(missing) < 0.1 or gain_db + missing > MAX_GAIN_DB:
             break
         gain_db += missing
-    yield from _limited(samples, gain_db, ceiling_dbtp)
+    yield from _limited(samples, gain_db)
 
 
-def _limited(samples: NDArray[np.int16], gain_db: float, ceiling_dbtp: float) -> Iterator[NDArray[np.int16]]:
+def _limited(samples: NDArray[np.int16], gain_db: float) -> Iterator[NDArray[np.int16]]:
     """Yield the amplified samples with limited peaks, one section at a time.
 
     Hours of audio have millions of gains. Each section is limited together with a margin on both sides, so that the
@@ -140,7 +135,7 @@ def _limited(samples: NDArray[np.int16], gain_db: float, ceiling_dbtp: float) ->
         first = max(0, start - _OVERLAP_SAMPLES)
         end = min(len(samples), start + _LIMITED_SAMPLES)
         around = samples[first : end + _OVERLAP_SAMPLES]
-        gains = _limited_gains(around, 10 ** (gain_db / 20), 10 ** (ceiling_dbtp / 20))
+        gains = _limited_gains(around, 10 ** (gain_db / 20), 10 ** (CEILING_DBTP / 20))
         yield from _amplified(around, gains, start - first, end - first)
 
 

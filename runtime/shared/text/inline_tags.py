@@ -206,14 +206,9 @@ def is_tag(bracket: str) -> bool:
     return _tag_of(bracket[1:-1]) is not None
 
 
-def has_tag(text: str, limit: int = 100) -> bool:
-    """True if the text contains an inline tag in square brackets.
-
-    Args:
-        text: Text to search.
-        limit: Maximum number of characters between the brackets of a tag.
-    """
-    return any(is_tag(found[0]) for found in re.finditer(may_be_tag(limit), text))
+def has_tag(text: str) -> bool:
+    """True if the text contains an inline tag of at most 100 characters in square brackets."""
+    return any(is_tag(found[0]) for found in re.finditer(may_be_tag(100), text))
 
 
 def may_be_tag(limit: int) -> str:
@@ -271,7 +266,7 @@ class ReadText:
         return text
 
 
-def untagged(text: str, limit: int = 500) -> str:
+def untagged(text: str) -> str:
     """Return a text without its tags, for display."""
 
     def left(found: regex.Match[str]) -> str:
@@ -279,7 +274,7 @@ def untagged(text: str, limit: int = 500) -> str:
             return found[1] or (" " if found.start() and ssml.is_separator(found[2]) else "")
         return found[0] if _tag_of(found[2][1:-1]) is None else found[1] or ""
 
-    return regex.sub(rf"(^|\s)?({may_be_tag(limit)}|{ssml.PATTERN})[ \t]*", left, text, flags=regex.IGNORECASE)
+    return regex.sub(rf"(^|\s)?({may_be_tag(500)}|{ssml.PATTERN})[ \t]*", left, text, flags=regex.IGNORECASE)
 
 
 def last_style(text: str, limits: Limits) -> str:
