@@ -99,27 +99,6 @@ def test_designed_takes_of_the_same_text_show_their_descriptions(studio: Page) -
         expect(studio.locator(f"[data-take='{take}'] small")).to_contain_text(said)
 
 
-def test_take_stored_without_a_voice_caption_gets_a_caption(
-    open_studio: OpenStudio,
-) -> None:
-    page = open_studio(viewport={"width": 1366, "height": 768})
-    take = keep_take(page, 1, config={"instructions": "A man with a low voice, speaking slowly."})
-    caption = "A man with a low voice… · Take 1B"
-    enter(page, "library")
-    row = page.locator(f"[data-take='{take}']")
-    expect(row.locator(".vw-take-who")).to_have_text(caption)
-    row.locator(".vw-take-play").click()
-    expect(page.locator("#vw-caption")).to_have_text(caption)
-    page.screenshot(path=SCREENSHOTS / "caption-1366.png")
-    page.set_viewport_size({"width": 360, "height": 780})
-    expect(row.locator(".vw-take-who")).to_have_text(caption)
-    page.screenshot(path=SCREENSHOTS / "caption-360.png")
-    page.reload(wait_until="domcontentloaded")
-    expect(page.locator("#vw-caption")).to_have_text(caption)
-    kept = page.request.get(f"{origin(page)}/studio/takes/{take}").json()
-    assert kept["label"] == "Take 1B", "what is stored stays as it is"
-
-
 def test_identical_takes_without_a_seed_show_no_seed(studio: Page) -> None:
     takes = [keep_take(studio, 2) for _ in range(2)]
     enter(studio, "library")

@@ -356,17 +356,6 @@ def test_missing_checkpoint_is_reported(
     refused(capsys, say({"custom_voice": reference}, TEXT), code)
 
 
-def test_missing_checkpoint_file_error_contains_its_name(
-    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "checkpoint"
-    folder.mkdir()
-    for path in Path(models["custom_voice"]).iterdir():
-        if path.name != "merges.txt":
-            (folder / path.name).symlink_to(path)
-    assert "merges.txt" in refused(capsys, say({"custom_voice": str(folder)}, TEXT), "checkpoint_missing")
-
-
 def test_help_loads_no_networks() -> None:
     """The option ``--help`` must respond without importing torch, which takes seconds."""
     program = "import sys, runtime.cli as cli\ntry: cli.main(['say', '--help'])\nexcept SystemExit: pass\n"

@@ -68,27 +68,6 @@ async def test_queued_request_reports_its_wait_and_times_out(serving: Serving, f
             assert (await waiting.receive_take()).end["type"] == "audio.done"
 
 
-@pytest.mark.slow
-async def test_streamed_sessions_without_text_hold_no_slot_or_queue_place(folder_of: FolderOf) -> None:
-    engine = EngineSettings(threads=1, max_slots=1, max_waiting=1)
-    with running_server(folder_of("brief", "custom_voice"), engine=engine, limits=Limits(queue_s=1.0)) as server:
-        async with talk(server.socket, **VOICE, frames="labelled") as idle:
-            for name in "abcd":  # These contexts are open but have no text to speak.
-                await idle.send("input.text", context_id=name, text=" ")
-            await idle.send("ping", t=1)
-            await idle.receive_until("pong")
-            load = server.load()
-            assert (load["active"], load["waiting"]) == (0, 0)
-            await asyncio.sleep(1.5)  # This time is longer than the maximum waiting time in the queue.
-            for _ in range(2):
-                assert (await speak_text(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
-            for name in "abcd":
-                await idle.send("input.text", context_id=name, text="At last.")
-                await idle.send("input.done", context_id=name)
-                end = await idle.receive_until("audio.done", "error")
-                assert (end["type"], end["context_id"]) == ("audio.done", name)
-
-
 def test_requests_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None:
     settings = ServerSettings(requests_per_minute=2)
     with running_server(folder_of("brief", "custom_voice"), server=settings) as server:

@@ -146,21 +146,6 @@ async def test_disconnect_releases_its_slots() -> None:
     assert engine.commands == [("cancel", 101), ("cancel", 102)]
 
 
-async def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> None:
-    async with session(send_s=0.1) as (client, engine, host):
-        client.say("session.config")
-        client.say("input.text", text="Hello.")
-        await becomes(lambda: bool(engine.sinks))
-        client.reads.clear()
-        for _ in range(9):
-            engine.emit(101, CHUNK)
-        (close,) = await client.hears("websocket.close")
-        assert (close["code"], close["reason"]) == (1008, "slow_reader")
-        assert ("cancel", 101) in engine.commands
-
-    assert b'voicewright_refusals_total{code="slow_reader"} 1.0' in host.metrics.format_page(None)
-
-
 async def test_refused_sentences_do_not_block_the_event_loop() -> None:
     """Each sentence of a long text is refused.
 
