@@ -46,55 +46,49 @@ def content_of(result: CallToolResult) -> Any:
     return said
 
 
-def test_mcp_tools_design_takes_save_a_voice_and_speak_with_it(app: App) -> None:
-    async def run() -> None:
-        async with session(app) as tools:
+async def test_mcp_tools_design_takes_save_a_voice_and_speak_with_it(app: App) -> None:
+    async with session(app) as tools:
 
-            async def call(tool: str, **arguments: Any) -> Any:
-                return content_of(await tools.call_tool(tool, arguments))
+        async def call(tool: str, **arguments: Any) -> Any:
+            return content_of(await tools.call_tool(tool, arguments))
 
-            takes = await call("design", description=DESCRIPTION, text=TEXT, seeds=[1, 2, 3])
-            assert [take["seed"] for take in takes] == [1, 2, 3]
-            assert len({take["take"] for take in takes}) == 3
-            assert "wav" not in str(takes)
-            async with httpx.AsyncClient(trust_env=False) as client:
-                heard = await client.get(takes[1]["audio"])  # The URL of the audio is absolute.
-            samples, rate = soundfile.read(io.BytesIO(heard.content))
-            assert (rate, len(samples) / rate) == (24_000, pytest.approx(takes[1]["seconds"], abs=1e-3))
+        takes = await call("design", description=DESCRIPTION, text=TEXT, seeds=[1, 2, 3])
+        assert [take["seed"] for take in takes] == [1, 2, 3]
+        assert len({take["take"] for take in takes}) == 3
+        assert "wav" not in str(takes)
+        async with httpx.AsyncClient(trust_env=False) as client:
+            heard = await client.get(takes[1]["audio"])  # The URL of the audio is absolute.
+        samples, rate = soundfile.read(io.BytesIO(heard.content))
+        assert (rate, len(samples) / rate) == (24_000, pytest.approx(takes[1]["seconds"], abs=1e-3))
 
-            voice = await call("keep", take=takes[1]["take"], name="Grandfather")
-            assert (voice["transcript"], voice["description"]) == (TEXT, DESCRIPTION)
-            assert (voice["provenance"]["seed"], voice["provenance"]["take"]) == ("2", takes[1]["take"])
-            spoken = await call("speak", text="It is me again.", voice="Grandfather", seed=4)
-            record = (await call("list_takes", limit=1))[0]
-            assert (record["id"], record["mode"], record["text"]) == (spoken["take"], "base", "It is me again.")
-            assert (await call("reproduce", take=spoken["take"]))["identical"] is True
+        voice = await call("keep", take=takes[1]["take"], name="Grandfather")
+        assert (voice["transcript"], voice["description"]) == (TEXT, DESCRIPTION)
+        assert (voice["provenance"]["seed"], voice["provenance"]["take"]) == ("2", takes[1]["take"])
+        spoken = await call("speak", text="It is me again.", voice="Grandfather", seed=4)
+        record = (await call("list_takes", limit=1))[0]
+        assert (record["id"], record["mode"], record["text"]) == (spoken["take"], "base", "It is me again.")
+        assert (await call("reproduce", take=spoken["take"]))["identical"] is True
 
-            script = await call(
-                "script", lines=[{"text": "One.", "voice": "clara"}, {"text": "Two.", "voice": "Grandfather"}]
-            )
-            joined = await tools.call_tool(
-                "export", {"takes": [take["take"] for take in script["takes"]], "format": "flac"}
-            )
-            (file,) = joined.content
-            samples, rate = soundfile.read(io.BytesIO(base64.b64decode(file.data)))  # type: ignore[union-attr]
-            assert len(samples) / rate > sum(take["seconds"] for take in script["takes"])
+        script = await call(
+            "script", lines=[{"text": "One.", "voice": "clara"}, {"text": "Two.", "voice": "Grandfather"}]
+        )
+        joined = await tools.call_tool(
+            "export", {"takes": [take["take"] for take in script["takes"]], "format": "flac"}
+        )
+        (file,) = joined.content
+        samples, rate = soundfile.read(io.BytesIO(base64.b64decode(file.data)))  # type: ignore[union-attr]
+        assert len(samples) / rate > sum(take["seconds"] for take in script["takes"])
 
-            assert (await call("delete_voice", voice="Grandfather"))["deleted"] is True
-            assert (await call("list_voices"))["stored"] == []
-            refused = await tools.call_tool("speak", {"text": TEXT, "voice": "Grandfather", "mode": "base"})
-            assert refused.isError
-            assert "[unknown_voice]" in str(refused.content) or "[voice_not_found]" in str(refused.content)
-
-    asyncio.run(run())
+        assert (await call("delete_voice", voice="Grandfather"))["deleted"] is True
+        assert (await call("list_voices"))["stored"] == []
+        refused = await tools.call_tool("speak", {"text": TEXT, "voice": "Grandfather", "mode": "base"})
+        assert refused.isError
+        assert "[unknown_voice]" in str(refused.content) or "[voice_not_found]" in str(refused.content)
 
 
-def test_every_tool_and_argument_has_a_description(app: App) -> None:
-    async def run() -> dict[str, Any]:
-        async with session(app) as tools:
-            return {tool.name: tool for tool in (await tools.list_tools()).tools}
-
-    listed = asyncio.run(run())
+async def test_every_tool_and_argument_has_a_description(app: App) -> None:
+    async with session(app) as tools:
+        listed = {tool.name: tool for tool in (await tools.list_tools()).tools}
     assert set(listed) == {action.__name__ for action in ACTIONS}
     for action in ACTIONS:
         tool = listed[action.__name__]
@@ -157,7 +151,7 @@ def test_calls_accept_tags_and_pronunciations_and_takes_have_captions(app: App) 
         assert times["words"][0]["start_s"] > 0.2  # The first word starts after the pause.
 
 
-def test_invalid_tool_arguments_get_one_sentence_and_a_code(app: App) -> None:
+async def test_invalid_tool_arguments_get_one_sentence_and_a_code(app: App) -> None:
     asked: list[tuple[str, dict[str, Any], str]] = [
         ("speak", {}, "text is not valid: it is required and was not given. [invalid_config]"),
         ("speak", {"text": TEXT, "voyce": "clara"}, "An argument is not valid: speak takes only text, mode, voice, "),
@@ -165,12 +159,9 @@ def test_invalid_tool_arguments_get_one_sentence_and_a_code(app: App) -> None:
         ("speak", {"text": TEXT, "seed": [1, 2]}, "seed is not valid: "),
         ("export", {"takes": []}, "takes must contain the id of a take. [invalid_config]"),
     ]
-
-    async def run() -> list[CallToolResult]:
-        async with session(app) as tools:
-            return [await tools.call_tool(tool, arguments) for tool, arguments, _ in asked]
-
-    for (_, _, sentence), answer in zip(asked, asyncio.run(run()), strict=True):
+    async with session(app) as tools:
+        answers = [await tools.call_tool(tool, arguments) for tool, arguments, _ in asked]
+    for (_, _, sentence), answer in zip(asked, answers, strict=True):
         (words,) = answer.content
         assert answer.isError
         assert sentence in words.text  # type: ignore[union-attr]
@@ -178,12 +169,9 @@ def test_invalid_tool_arguments_get_one_sentence_and_a_code(app: App) -> None:
         assert "\n" not in words.text  # type: ignore[union-attr]
 
 
-def test_unknown_tool_is_refused_with_the_available_names(app: App) -> None:
-    async def run() -> CallToolResult:
-        async with session(app) as tools:
-            return await tools.call_tool("nope", {})
-
-    answer = asyncio.run(run())
+async def test_unknown_tool_is_refused_with_the_available_names(app: App) -> None:
+    async with session(app) as tools:
+        answer = await tools.call_tool("nope", {})
     (words,) = answer.content
     assert answer.isError
     said: str = words.text  # type: ignore[union-attr]
@@ -192,16 +180,11 @@ def test_unknown_tool_is_refused_with_the_available_names(app: App) -> None:
     assert said.endswith(". [unknown_tool]")
 
 
-def test_omitted_parts_of_speech_are_reported_in_the_result(app: App) -> None:
+async def test_omitted_parts_of_speech_are_reported_in_the_result(app: App) -> None:
     spoken = Client(app.url, verbose=False).predict(text=TEXT, api_name="/speak")
     assert spoken["notes"] == ["No voice was named; the checkpoint's first speaker is used."]
-
-    async def by_mcp() -> list[str]:
-        async with session(app) as tools:
-            notes: list[str] = content_of(await tools.call_tool("speak", {"text": TEXT, "voice": "clara"}))["notes"]
-            return notes
-
-    assert asyncio.run(by_mcp()) == []
+    async with session(app) as tools:
+        assert content_of(await tools.call_tool("speak", {"text": TEXT, "voice": "clara"}))["notes"] == []
 
 
 def test_page_of_another_origin_cannot_call_mcp_tools(app: App) -> None:

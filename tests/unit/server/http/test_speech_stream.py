@@ -174,20 +174,17 @@ async def test_error_before_first_audio_is_raised_and_later_error_breaks_the_res
 
 
 @pytest.mark.parametrize("heard", [0, 1])
-def test_disconnect_cancels_the_request_before_and_after_the_first_byte(heard: int) -> None:
-    async def serve() -> None:
-        engine, wire = ScriptedEngine(), Wire()
-        serving = asyncio.create_task(reply_of(spoken_pieces(engine))({}, wire.receive, wire.send))
-        await settle()
-        engine.emit(1, Queued(0), started(), *[chunk()] * heard)
-        await settle()
-        wire.gone.set()
-        await asyncio.wait_for(serving, 60)
-        assert engine.cancelled == [1]
-        assert len(wire.body) == 3840 * heard
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(serve())
+async def test_disconnect_cancels_the_request_before_and_after_the_first_byte(heard: int) -> None:
+    engine, wire = ScriptedEngine(), Wire()
+    serving = asyncio.create_task(reply_of(spoken_pieces(engine))({}, wire.receive, wire.send))
+    await settle()
+    engine.emit(1, Queued(0), started(), *[chunk()] * heard)
+    await settle()
+    wire.gone.set()
+    await asyncio.wait_for(serving, 60)
+    assert engine.cancelled == [1]
+    assert len(wire.body) == 3840 * heard
+    assert len(asyncio.all_tasks()) == 1
 
 
 async def test_client_that_reads_nothing_is_paused_and_disconnected() -> None:
@@ -206,35 +203,32 @@ async def test_client_that_reads_nothing_is_paused_and_disconnected() -> None:
     assert not wire.is_complete
 
 
-def test_background_work_is_cancelled_with_its_client_and_raises_its_error() -> None:
-    async def work() -> None:
-        wire, ended = Wire(), asyncio.Event()
+async def test_background_work_is_cancelled_with_its_client_and_raises_its_error() -> None:
+    wire, ended = Wire(), asyncio.Event()
 
-        async def long() -> int:
-            try:
-                await asyncio.sleep(60)
-            finally:
-                ended.set()
-            return 1
+    async def long() -> int:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        return 1
 
-        async def short() -> int:
-            return 7
+    async def short() -> int:
+        return 7
 
-        async def wrong() -> int:
-            raise SlowReader(limit=1.0)
+    async def wrong() -> int:
+        raise SlowReader(limit=1.0)
 
-        assert await while_connected(wire.receive, short(), REPLIES) == 7
-        with pytest.raises(SlowReader):
-            await while_connected(wire.receive, wrong(), REPLIES)
-        waiting = asyncio.create_task(while_connected(wire.receive, long(), REPLIES))
-        await settle()
-        wire.gone.set()
-        assert await asyncio.wait_for(waiting, 60) is None
-        assert ended.is_set()
-        assert not REPLIES
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(work())
+    assert await while_connected(wire.receive, short(), REPLIES) == 7
+    with pytest.raises(SlowReader):
+        await while_connected(wire.receive, wrong(), REPLIES)
+    waiting = asyncio.create_task(while_connected(wire.receive, long(), REPLIES))
+    await settle()
+    wire.gone.set()
+    assert await asyncio.wait_for(waiting, 60) is None
+    assert ended.is_set()
+    assert not REPLIES
+    assert len(asyncio.all_tasks()) == 1
 
 
 @pytest.mark.parametrize("heard", [0, 1])
