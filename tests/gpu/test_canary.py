@@ -6,17 +6,14 @@ import asyncio
 import time
 
 import pytest
-import torch
 
 from runtime.settings import EngineSettings, ServerSettings
 from tests.conftest import FolderOf
+from tests.support.cuda import needs_gpu
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import speak_text
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
-]
+pytestmark = needs_gpu
 
 DEVICE = "cuda"
 MIN_ROUNDS = 100

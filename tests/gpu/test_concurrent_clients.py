@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
-
 from tests.support.concurrent_clients import MAX_RATIO, medians_on
+from tests.support.cuda import needs_gpu
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
-]
+pytestmark = needs_gpu
 
 
 def test_four_clients_wait_at_most_four_times_as_long_as_one() -> None:

@@ -16,12 +16,10 @@ from runtime.request import Mode, Reference, Sampling, SpeechRequest, VoicePromp
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
 from tests.golden.stored import CASES, arrays, request_of
+from tests.support.cuda import needs_gpu
 from tests.support.engines import speak, speak_together
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
-]
+pytestmark = needs_gpu
 
 SOUND_ATOL = 2e-3  # Tolerance of the audio, because convolutions on the GPU may use TF32.
 

@@ -16,12 +16,10 @@ from runtime.device.interface import Stream
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.cloned_voice import ClonedVoice
 from runtime.model.code2wav import Code2Wav
+from tests.support.cuda import needs_gpu
 from tests.support.sound_networks import published, random_network, rounded, snr_db
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
-]
+pytestmark = needs_gpu
 
 FRAMES = 24
 SLOTS = 34

@@ -26,11 +26,9 @@ from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from tests.support.checkpoints import TINY, few_layers
 from tests.support.checkpoints.files import write_drawn
 from tests.support.checkpoints.torch_draw import TorchDraw
+from tests.support.cuda import needs_gpu
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
-]
+pytestmark = needs_gpu
 
 SLOTS, FRAMES, LENGTH, PIECE = 20, 60, 256, 64  # Eight prefill chunks have as many positions as one launch.
 STEPS = 8

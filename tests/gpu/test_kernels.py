@@ -22,12 +22,10 @@ from runtime.device.kernels.frame_io import begin_frame, finish_frame
 from runtime.device.kernels.gemm import MAX_ROWS, TILES, Tiles, gemm, norm, swiglu
 from runtime.device.kernels.sample import sample
 from runtime.device.quantized import DequantizedInt8, Int8
+from tests.support.cuda import needs_gpu
 from tests.support.kernel_references import Heads, Slots, random_state
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
-]
+pytestmark = needs_gpu
 
 GROUPS = 16
 

@@ -14,12 +14,10 @@ from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from tests.support.checkpoints import few_layers
 from tests.support.checkpoints.files import write_drawn
 from tests.support.checkpoints.torch_draw import TorchDraw
+from tests.support.cuda import needs_gpu
 from tests.support.signals import voice
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
-]
+pytestmark = needs_gpu
 
 ENCODERS = few_layers("encoders", 1)
 # Tolerance relative to the largest value, in float32. The library's order of additions depends on the length.

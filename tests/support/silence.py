@@ -26,8 +26,7 @@ async def detection_time_s(url: str, network: BadNetwork, session: Talk, *, othe
         others: Number of other sessions on the server.
     """
     await session.send_text("Speak for a long time.")
-    while not isinstance(await session.receive(), bytes):
-        pass
+    await session.first_audio()
     async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
         network.fall_silent()
         # The server's loop uses the same clock, which does not advance while the process is stopped.

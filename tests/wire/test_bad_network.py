@@ -43,8 +43,7 @@ async def test_cancel_over_a_slow_network_is_acknowledged_and_no_audio_follows(s
     async with asyncio.timeout(SECONDS):
         async with bad_network(server.port, FAR) as network, talk(network.url, **LONG) as session:
             await session.send_text("Speak for a long time.")
-            while not isinstance(await session.receive(), bytes):
-                pass
+            await session.first_audio()
             await session.send("context.cancel")
             await session.receive_until("context.cancelled")
             await session.send("ping", t=5)

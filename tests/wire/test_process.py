@@ -191,8 +191,7 @@ async def test_dead_engine_is_reported_to_all_requests_and_ends_the_process(fold
 
         async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
             await session.send_text("Speak for a long time.")
-            while not isinstance(await session.receive(), bytes):
-                pass
+            await session.first_audio()
             engine.tick = broken  # type: ignore[method-assign]
             context_and_code = [(error := await session.receive_until("error"))["context_id"], error["code"]]
             error = await idle.receive_until("error")
@@ -260,8 +259,7 @@ async def test_signal_during_speech_ends_the_process(
 
     async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
         await session.send_text("Speak for a long time.")
-        while not isinstance(await session.receive(), bytes):
-            pass
+        await session.first_audio()
         start_s = time.monotonic()
         child.send_signal(number)
         error = await session.receive_until("error")
@@ -298,8 +296,7 @@ async def test_signal_ends_the_process_if_its_output_is_not_read(process: tuple[
 
     async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
         await session.send_text("Speak for a long time.")
-        while not isinstance(await session.receive(), bytes):
-            pass
+        await session.first_audio()
         child.send_signal(signal.SIGINT)
         assert await session.closed() == (1001, "draining")
     assert child.wait(60) == 0

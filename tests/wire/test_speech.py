@@ -93,8 +93,7 @@ async def test_cancel_stops_audio_immediately_and_releases_the_slot(either: Runn
     async with talk(either.socket, **LONG) as session:
         await session.send_text("Speak for a long time.")
         for _ in range(3):
-            while not isinstance(await session.receive(), bytes):
-                pass
+            await session.first_audio()
         await session.send("context.cancel", played_ms=100)
         end = await session.receive_until("context.cancelled")
         made = either.frames_made()
@@ -115,8 +114,7 @@ async def test_disconnect_releases_its_slot_within_a_few_frames(either: RunningS
     for _ in range(5):
         async with talk(either.socket, **LONG) as session:
             await session.send_text("Speak for a long time.")
-            while not isinstance(await session.receive(), bytes):
-                pass
+            await session.first_audio()
             session.connection.transport.abort()
         assert either.frames_until_idle() <= FREED_FRAMES
 
@@ -230,8 +228,7 @@ async def test_complete_sentence_is_spoken_before_more_text_follows(server: Runn
     async with talk(server.socket) as session:
         await session.send("session.config", **{**VOICE, "max_frames": 40})
         await session.send("input.text", text="Let me check that for you. ")
-        while not isinstance(await session.receive(), bytes):
-            pass
+        await session.first_audio()
         await session.send("input.text", text="It is sunny.")
         await session.send("input.done")
         end = (await session.receive_take()).end

@@ -54,8 +54,7 @@ async def test_stuck_frame_fails_the_health_check_and_ends_the_process(
         began = time.monotonic()
         async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
             await session.send_text("Speak for a long time.")
-            while not isinstance(await session.receive(), bytes):
-                pass
+            await session.first_audio()
             device.hang()
             error_codes = [(await session.receive_until("error"))["code"], (await idle.receive_until("error"))["code"]]
             assert (error_codes, await session.closed()) == (["engine_dead"] * 2, (1011, "engine_dead"))

@@ -16,11 +16,9 @@ from runtime.device.kernels.code2wav.residual_unit import PackedUnit, residual_u
 from runtime.device.kernels.code2wav.snake import Snake
 from runtime.device.kernels.code2wav.streams import PastInputs
 from tests.support import interpreting
+from tests.support.cuda import interpreted
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
-]
+pytestmark = interpreted
 
 SLOTS = 4
 ROWS = torch.tensor([[2, 1, 0], [0, 0, 0]], dtype=torch.int32)  # Columns: slot, parity of the call, number of frames.

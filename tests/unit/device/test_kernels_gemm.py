@@ -13,12 +13,9 @@ from runtime.device import kernels
 from runtime.device.kernels.gemm import LARGE, TILES, Tiles, gemm, swiglu
 from runtime.device.quantized import DequantizedInt8, Int8
 from tests.support.compiling import compiled
+from tests.support.cuda import interpreted
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
-    pytest.mark.usefixtures("bounds_of_loops"),
-]
+pytestmark = [*interpreted, pytest.mark.usefixtures("bounds_of_loops")]
 
 N, K = 64, 256
 WAYS = [

@@ -26,12 +26,9 @@ from runtime.engine.execution.slots import NetworkSamplingParams, RequestSamplin
 from runtime.model.products import Linear
 from runtime.model.talker import NO_CODEC
 from tests.conftest import Loaded
+from tests.support.cuda import interpreted
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
-    pytest.mark.usefixtures("bounds_of_loops"),
-]
+pytestmark = [*interpreted, pytest.mark.usefixtures("bounds_of_loops")]
 
 FRAMES, LENGTH = 3, 40
 LEVELS = (NetworkSamplingParams(0.9, 50, 1.0, False), NetworkSamplingParams(1.0, 0, 0.8, False))

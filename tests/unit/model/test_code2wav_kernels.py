@@ -26,13 +26,11 @@ from runtime.model.code2wav_interface import to_s16
 from runtime.model.packed_code2wav import PackedCode2Wav
 from tests.conftest import FolderOf
 from tests.support import interpreting
+from tests.support.cuda import interpreted
 from tests.support.sound_networks import SMALL, random_network, rounded, snr_db
 from tests.unit.engine.test_code2wav_graphs import GraphDevice
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
-]
+pytestmark = interpreted
 
 CPU = torch.device("cpu")
 SLOTS = 5
