@@ -24,6 +24,7 @@ from tests.browser.script_steps import DIALOGUE, enter_script, new_script, paste
 from tests.browser.slowness import Slowness
 from tests.conftest import NO_CHROMIUM
 from tests.support.app import ROOT, App, running_app
+from tests.support.hub import Hub
 from tests.support.signals import SAMPLE_RATE, voice
 from tests.support.timeouts import TEST_TIMEOUT_S
 
@@ -148,6 +149,15 @@ def app(chromium: str, modules: str) -> Iterator[App]:
         VOICEWRIGHT_HOSTS=INSECURE_HOST,
         VOICEWRIGHT_FRAME_ANCESTORS=modules,
     ) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def own(chromium: str, hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """Run a separate studio for a test file, with the file's fixture `hub` as its Hub."""
+    folder = tmp_path_factory.mktemp("studio")
+    folders = {"HF_HOME": str(folder / "home"), "VOICEWRIGHT_DATA": str(folder / "data")}
+    with running_app([], instant=True, HF_ENDPOINT=hub.url, VOICEWRIGHT_HOSTS=INSECURE_HOST, **folders) as running:
         yield running
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Download, FilePayload, Locator, Page, expect
 
 from tests.support.audio_files import audio_file
@@ -19,6 +20,11 @@ def reading(page: Page, name: str) -> str:
     Most of these elements show measurements of the take and are in a closed dialog.
     """
     return (page.text_content(f"#vw-{name}") or "").strip()
+
+
+def expect_accessible(page: Page) -> None:
+    results = Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()
 
 
 def vary(page: Page) -> None:

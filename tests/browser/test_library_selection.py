@@ -10,11 +10,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.steps import enter, kept_take
+from tests.browser.steps import enter, expect_accessible, kept_take
 
 pytestmark = pytest.mark.browser
 
@@ -67,8 +66,7 @@ def test_several_takes_are_selected_starred_downloaded_and_deleted(open_studio: 
     expect(alpha.locator(".vw-take-open")).to_have_attribute("aria-expanded", "false")
     bravo.locator(".vw-take-pick").click()
     expect(count).to_have_text("2 selected")
-    results = Axe().run(page)
-    assert results.violations_count == 0, results.generate_report()
+    expect_accessible(page)
     page.screenshot(path=SCREENSHOTS / "library-selection.png")
     page.set_viewport_size({"width": 390, "height": 844})
     page.screenshot(path=SCREENSHOTS / "library-selection-390.png")

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import APIResponse, Page, Route, expect
 
 from tests.browser.conftest import INSECURE_HOST, OpenStudio
-from tests.browser.steps import recall_a_take
+from tests.browser.steps import expect_accessible, recall_a_take
 from tests.browser.test_frame import MAX_SHIFT, SHIFTS, WINDOWS
 from tests.conftest import FolderOf
-from tests.support.app import App, running_app
+from tests.support.app import App
 from tests.support.hub import Hub, serving
 from tests.support.timeouts import until
 
@@ -31,15 +30,6 @@ def hub(folder_of: FolderOf) -> Iterator[Hub]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def own(chromium: str, hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """Run a separate studio for this file, because its tests load other checkpoints."""
-    folder = tmp_path_factory.mktemp("studio")
-    folders = {"HF_HOME": str(folder / "home"), "VOICEWRIGHT_DATA": str(folder / "data")}
-    with running_app([], instant=True, HF_ENDPOINT=hub.url, VOICEWRIGHT_HOSTS=INSECURE_HOST, **folders) as running:
-        yield running
-
-
 @pytest.fixture(autouse=True)
 def no_download(own: App, hub: Hub) -> Iterator[None]:
     """Reset the fake Hub and delete the download after the test, also if the test fails."""
@@ -47,11 +37,6 @@ def no_download(own: App, hub: Hub) -> Iterator[None]:
     # If there is no download, the studio responds with an error, which is ignored.
     httpx.delete(f"{own.url}/studio/host/downloads", trust_env=False)
     hub.status = hub.rate = hub.hold_at = None
-
-
-def sound(page: Page) -> None:
-    results = Axe().run(page)
-    assert results.violations_count == 0, results.generate_report()
 
 
 # Script that returns the distances of the first button from the edge of its dialog during repeated layouts.
@@ -222,7 +207,7 @@ def test_host_can_download_a_full_model_while_the_embedded_voice_speaks(
     expect(sheet.locator(".vw-offer").first).to_contain_text("real time", timeout=CHANGE_MS)
     expect(sheet).to_contain_text("estimates")
     expect(page.locator("#vw-real-sum")).to_contain_text(re.compile(r"of [\d.]+ GB of memory"))
-    sound(page)
+    expect_accessible(page)
 
     # The dialog shows the weight format, which can be changed.
     weights, first = sheet.get_by_role("combobox"), sheet.locator(".vw-offer").first
@@ -251,7 +236,7 @@ def test_host_can_download_a_full_model_while_the_embedded_voice_speaks(
     expect(banner).to_contain_text("Paused.")
     page.click("#vw-banner-see")
     expect(sheet.locator(".vw-down")).to_contain_text("0.6B CustomVoice")
-    sound(page)
+    expect_accessible(page)
     hub.rate = hub.hold_at = None
     hub.asked.clear()
     page.click("#vw-real-turn")

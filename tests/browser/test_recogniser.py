@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.conftest import INSECURE_HOST, SCREENSHOTS, OpenStudio
-from tests.browser.steps import enter, to_words
+from tests.browser.steps import enter, expect_accessible, to_words
 from tests.browser.test_clone import speech_file
-from tests.support.app import App, running_app
+from tests.support.app import App
 from tests.support.hub import Hub, serving
 from tests.support.spoken import WORDS, share_heard, words_of
 from tests.support.whisper import require_whisper, whisper_base
@@ -34,20 +33,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def own(chromium: str, hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """Run a separate studio that has not downloaded the speech recogniser."""
-    folder = tmp_path_factory.mktemp("studio")
-    folders = {"HF_HOME": str(folder / "home"), "VOICEWRIGHT_DATA": str(folder / "data")}
-    with running_app([], instant=True, HF_ENDPOINT=hub.url, VOICEWRIGHT_HOSTS=INSECURE_HOST, **folders) as running:
-        yield running
-
-
-def sound(page: Page) -> None:
-    results = Axe().run(page)
-    assert results.violations_count == 0, results.generate_report()
-
-
 def test_downloaded_recogniser_writes_and_compares_transcripts(open_studio: OpenStudio, own: App, hub: Hub) -> None:
     page = open_studio(url=own.url)
     visitor = open_studio(url=f"http://{INSECURE_HOST}:{own.port}")
@@ -63,7 +48,7 @@ def test_downloaded_recogniser_writes_and_compares_transcripts(open_studio: Open
     to_words(page, speech_file())
     button = offer.locator("button")
     expect(button).to_have_text("Get speech recognition (148 MB)")
-    sound(page)
+    expect_accessible(page)
     page.screenshot(path=SCREENSHOTS / "clone-recogniser.png")
 
     # Without a recogniser, the page reports no transcript as matching.
@@ -82,7 +67,7 @@ def test_downloaded_recogniser_writes_and_compares_transcripts(open_studio: Open
     expect(offer).to_contain_text("of 148 MB")
     page.wait_for_function("document.querySelector('#vw-clone-model progress').value > 0.3")
     page.screenshot(path=SCREENSHOTS / "clone-recogniser-download.png")
-    sound(page)
+    expect_accessible(page)
     button.click()
     expect(button).to_have_text("Get speech recognition (148 MB)")
     button.click()
@@ -108,7 +93,7 @@ def test_downloaded_recogniser_writes_and_compares_transcripts(open_studio: Open
     expect(heard).to_contain_text("Heard, but not written: “Good”")
     expect(heard).to_contain_text("Not heard: “Nobody”")
     page.screenshot(path=SCREENSHOTS / "clone-mismatch.png")
-    sound(page)
+    expect_accessible(page)
     page.fill("#vw-clone-transcript", WORDS.replace("kettle", "cattle"))
     expect(heard).to_contain_text("12 of 13 words heard. Not heard: “cattle”")
     page.fill("#vw-clone-transcript", "Good morning, everybody. The kettle is on.")
@@ -138,4 +123,4 @@ def test_transcript_is_compared_when_it_is_accepted(open_studio: OpenStudio, own
     step = page.locator(".vw-step").nth(1)
     expect(step).to_have_attribute("data-verdict", "care", timeout=HEARD_MS)
     page.screenshot(path=SCREENSHOTS / "clone-mismatch-390.png")
-    sound(page)
+    expect_accessible(page)

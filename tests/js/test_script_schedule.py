@@ -84,41 +84,49 @@ def test_schedule_reads_each_script_line_once(node: Node) -> None:
     assert node.evaluate(body) == ["One.", "Two.", "Three."]
 
 
+# Steps of an export run in a function with these names. `makerOf` makes a script with one line for each text.
+EXPORT = """async () => {
+  const { collectClips } = await import('/js/script/export.js');
+  const { Maker } = await import('/js/script/making.js');
+  const makerOf = (texts, t = (key) => key) => {
+    const maker = new Maker({ t, api: {}, speech: {} }, { uniqueNameOf: () => '' });
+    const lines = texts.map((text, at) => ({ id: String(at), text }));
+    maker.script = { lines, indexOf: (id) => Number(id), gapAfter: () => 0 };
+    maker.segmentsOf = ({ text }) => (text ? [{ text, key: text }] : []);
+    return maker;
+  };
+  STEPS
+}"""
+
+
+def exported(node: Node, steps: str) -> Any:
+    return node.evaluate(EXPORT.replace("STEPS", steps))
+
+
 @pytest.mark.parametrize("text", ["", "…"])
 def test_script_without_speakable_text_has_no_clips(node: Node, text: str) -> None:
     assert laid_out(node, [{"text": text}]) == []
 
 
 def test_export_error_contains_the_line_number(node: Node) -> None:
-    body = """async () => {
-      const { collectClips } = await import('/js/script/export.js');
-      const { Maker } = await import('/js/script/making.js');
-      const studio = { t: (key, values) => `${key} ${JSON.stringify(values)}`, api: {} };
-      const maker = new Maker(studio, { uniqueNameOf: () => '' });
-      const lines = ['One.', '', 'Three.'].map((text, at) => ({ id: String(at), text }));
-      maker.script = { lines, indexOf: (id) => Number(id), gapAfter: () => 0 };
-      maker.segmentsOf = ({ text }) => (text ? [{ text }] : []);
+    steps = """
+      const maker = makerOf(['One.', '', 'Three.'], (key, values) => `${key} ${JSON.stringify(values)}`);
       maker.make = async ({ text }) => {
         if (text === 'Three.') throw new Error('Nothing can be said of it.');
         return [{ take: 'a' }];
       };
       return collectClips(maker, () => {}).catch(({ message }) => message);
-    }"""
-    assert node.evaluate(body) == 'script.line_failed {"n":3,"why":"Nothing can be said of it."}'
+    """
+    assert exported(node, steps) == 'script.line_failed {"n":3,"why":"Nothing can be said of it."}'
 
 
 def test_export_waits_while_the_studio_restarts_and_shows_the_time_left(node: Node) -> None:
-    body = """async () => {
-      const { collectClips } = await import('/js/script/export.js');
-      const { Maker } = await import('/js/script/making.js');
+    steps = """
       let now = 0;
       performance.now = () => now;
       const wait = globalThis.setTimeout;
       globalThis.setTimeout = (then, ms) => wait(then, 0, (now += ms));
-      const maker = new Maker({ t: (key) => key, api: {}, speech: {} }, { uniqueNameOf: () => '' });
-      const lines = ['One.', 'Two.', 'Six.'].map((text, at) => ({ id: String(at), text }));
-      maker.script = { lines, indexOf: (id) => Number(id), gapAfter: () => 0 };
-      maker.segmentsOf = ({ text }) => [{ text, key: text }];
+      const maker = makerOf(['One.', 'Two.', 'Six.']);
       const failures = [{ retryable: true }, { unreachable: true }, 'lost'];
       maker.make = async ({ text }) => {
         now += 2000;
@@ -134,8 +142,8 @@ def test_export_waits_while_the_studio_restarts_and_shows_the_time_left(node: No
       const onProgress = (made, of, left) => progress.push(left === null ? null : Math.round(left));
       const { clips } = await collectClips(maker, onProgress, false, away);
       return [clips.map(({ take }) => take), progress, [...maker.takes.keys()]];
-    }"""
-    clips, progress, held = node.evaluate(body)
+    """
+    clips, progress, held = exported(node, steps)
     assert clips == ["One.", "Two.", "Six."]
     assert progress.count("away") == 3
     assert [left for left in progress if left != "away"] == [None, 16, 9, None], (
@@ -145,16 +153,12 @@ def test_export_waits_while_the_studio_restarts_and_shows_the_time_left(node: No
 
 
 def test_time_left_of_an_export_is_estimated_from_the_audio_of_unfinished_lines(node: Node) -> None:
-    body = """async () => {
-      const { collectClips } = await import('/js/script/export.js');
-      const { Maker } = await import('/js/script/making.js');
+    steps = """
       const { expectedSeconds } = await import('/js/common/text.js');
       let now = 0;
       performance.now = () => now;
-      const maker = new Maker({ t: (key) => key, api: {} }, { uniqueNameOf: () => '' });
       const text = 'A long line, whose audio takes a few seconds.';
-      maker.script = { lines: [{ id: 'a', text }], indexOf: () => 0, gapAfter: () => 0 };
-      maker.segmentsOf = ({ text }) => [{ text, key: text }];
+      const maker = makerOf([text]);
       let finish;
       maker.make = () => new Promise((resolve) => (finish = () => resolve([])));
       const progress = [];
@@ -166,22 +170,18 @@ def test_time_left_of_an_export_is_estimated_from_the_audio_of_unfinished_lines(
       await collected;
       maker.changed();
       return progress;
-    }"""
-    first, second, last = node.evaluate(body)
+    """
+    first, second, last = exported(node, steps)
     assert (first, last) == ([None, 0], [None, 1])
     assert second == pytest.approx([9, 0.25], rel=0.01)  # A quarter of the audio is received after 3 s.
 
 
 def test_message_about_an_unavailable_studio_stays_until_more_audio_arrives(node: Node) -> None:
-    body = """async () => {
-      const { collectClips } = await import('/js/script/export.js');
-      const { Maker } = await import('/js/script/making.js');
+    steps = """
       const wait = globalThis.setTimeout;
       globalThis.setTimeout = (then) => wait(then, 0);
-      const maker = new Maker({ t: (key) => key, api: {} }, { uniqueNameOf: () => '' });
       const text = 'A long line, whose audio takes a few seconds.';
-      maker.script = { lines: [{ id: 'a', text }], indexOf: () => 0, gapAfter: () => 0 };
-      maker.segmentsOf = ({ text }) => [{ text, key: text }];
+      const maker = makerOf([text]);
       const progress = [];
       let isLost = true;
       let finish;
@@ -203,18 +203,13 @@ def test_message_about_an_unavailable_studio_stays_until_more_audio_arrives(node
       finish();
       await collected;
       return progress;
-    }"""
-    assert node.evaluate(body) == ["none", "more", "away", 24000, 0, "more", 12000, "more"]
+    """
+    assert exported(node, steps) == ["none", "more", "away", 24000, 0, "more", 12000, "more"]
 
 
 def test_export_makes_four_lines_at_a_time_and_keeps_their_order(node: Node) -> None:
-    body = """async () => {
-      const { collectClips } = await import('/js/script/export.js');
-      const { Maker } = await import('/js/script/making.js');
-      const maker = new Maker({ t: (key) => key, api: {}, speech: {} }, { uniqueNameOf: () => '' });
-      const lines = [...'abcdefgh'].map((text) => ({ id: text, text }));
-      maker.script = { lines, indexOf: (id) => lines.findIndex((line) => line.id === id), gapAfter: () => 0 };
-      maker.segmentsOf = ({ text }) => [{ text, key: text }];
+    steps = """
+      const maker = makerOf([...'abcdefgh']);
       const inFlight = new Map();
       maker.make = ({ text }) => new Promise((resolve) => inFlight.set(text, () => resolve([{ take: text }])));
       const collected = collectClips(maker, () => {});
@@ -227,8 +222,8 @@ def test_export_makes_four_lines_at_a_time_and_keeps_their_order(node: Node) -> 
         await new Promise((resolve) => setTimeout(resolve));
       }
       return [(await collected).clips.map(({ take }) => take).join(''), seen];
-    }"""
-    clips, seen = node.evaluate(body)
+    """
+    clips, seen = exported(node, steps)
     assert clips == "abcdefgh"
     assert max(map(len, seen)) == 4
 
@@ -262,9 +257,7 @@ def test_script_is_saved_while_it_changes_without_a_pause(node: Node) -> None:
 
 
 def test_export_has_the_chapters_that_an_import_marked(node: Node) -> None:
-    body = """async () => {
-      const { collectClips } = await import('/js/script/export.js');
-      const { Maker } = await import('/js/script/making.js');
+    steps = """
       const { markChapters, Script } = await import('/js/script/document.js');
       const lines = ['Cover.', 'One', 'It rains.', 'Two', ''].map((text, at) => ({ id: String(at), text }));
       const script = new Script({ lines, author: 'Ann', cover: 'data:,' });
@@ -274,15 +267,13 @@ def test_export_has_the_chapters_that_an_import_marked(node: Node) -> None:
         { title: 'Gone', paragraphs: ['Nowhere'] },
         { title: 'Chapter two', paragraphs: ['Two'] },
       ]);
-      const maker = new Maker({ t: (key) => key, api: {} }, { uniqueNameOf: () => '' });
-      maker.script = script;
-      maker.segmentsOf = ({ text }) => (text ? [{ text }] : []);
+      const maker = Object.assign(makerOf([]), { script });
       maker.make = async ({ text }) => [{ take: text }];
       const { author, cover, lines: stored } = JSON.parse(JSON.stringify(script));
       const { chapters, clips } = await collectClips(maker, () => {});
       const named = chapters.map(({ title, first_clip }) => [title, clips[first_clip].take]);
       return [named, author, cover, stored[1].chapter];
-    }"""
-    chapters, author, cover, stored = node.evaluate(body)
+    """
+    chapters, author, cover, stored = exported(node, steps)
     assert chapters == [["Cover.", "Cover."], ["Chapter one", "One"], ["Chapter two", "Two"]]
     assert (author, cover, stored) == ("Ann", "data:,", "Chapter one")
