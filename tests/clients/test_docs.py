@@ -24,7 +24,7 @@ PYTHON_CLIENT = ROOT / "clients" / "python"
 PYTHON_PAGE = (PYTHON_CLIENT / "README.md").read_text("utf-8")
 JAVASCRIPT_PAGE = (node.CLIENT / "README.md").read_text("utf-8")
 # Pages of which all examples are run.
-PAGES = ("README.md", "docs/quickstart.md", "docs/api.md", "docs/dialects.md", "docs/mcp.md")
+PAGES = ("README.md", "docs/quickstart.md", "docs/api.md", "docs/mcp.md")
 ADDRESS = re.compile(r"(?<=://)(?:localhost|127\.0\.0\.1):7860")
 EXAMPLE_S = 150
 

@@ -1,4 +1,4 @@
-"""Tests for the table of clients in docs/dialects.md."""
+"""Tests for the table of clients in docs/api.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "dialects.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "api.md").read_text("utf-8")
 LINES = [line.strip("|") for line in PAGE.splitlines() if re.match(r"\| [^|]+ \| .*●", line)]
 ROWS = [[cell.strip() for cell in line.split("|")] for line in LINES]
 MARKS = {"●", "◐", "○"}

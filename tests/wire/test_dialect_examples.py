@@ -1,4 +1,4 @@
-"""Tests that the examples for other APIs in docs/dialects.md match the real server."""
+"""Tests that the examples for other APIs in docs/api.md match the real server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from websockets.asyncio.client import connect
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import WAIT_S
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "dialects.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 
 
 def conversation(heading: str) -> list[tuple[str, Any]]:
-    """Return the messages in the first code block of a section of docs/dialects.md.
+    """Return the messages in the first code block of a section of docs/api.md.
 
     Each message is a tuple of its direction and its JSON; the JSON is None for audio.
     """

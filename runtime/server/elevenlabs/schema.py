@@ -1,6 +1,6 @@
 """Requests in ElevenLabs' format: WebSocket URLs and messages, and HTTP bodies.
 
-Unknown fields and fields that checkpoints do not support are ignored (docs/dialects.md lists them).
+Unknown fields and fields that checkpoints do not support are ignored (docs/api.md lists them).
 """
 
 from __future__ import annotations
