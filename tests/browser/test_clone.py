@@ -333,7 +333,7 @@ def test_finger_trims_a_recording_only_by_dragging_a_handle(open_studio: OpenStu
     assert span(page) == [0.0, 6.0]
 
 
-def test_long_recording_is_trimmed_on_a_phone_by_seconds(open_studio: OpenStudio) -> None:
+def test_long_recording_is_trimmed_on_a_phone_by_entering_seconds(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 360, "height": 640}, has_touch=True, is_mobile=True)
     enter(page, "clone")
     page.set_input_files("#vw-clone-file", wav(150.0))
@@ -648,7 +648,7 @@ def test_best_part_selection_and_cough_removal_can_be_undone(studio: Page) -> No
     expect(studio.locator("#vw-clone-transcript")).to_have_value(SAID)
 
 
-def test_too_short_recording_gets_one_short_sentence(studio: Page) -> None:
+def test_message_about_a_too_short_recording_is_one_short_sentence(studio: Page) -> None:
     enter(studio, "clone")
     sound = np.concatenate([generate(seed=1)[:36_000], np.zeros(72_000, np.float32)])
     studio.set_input_files("#vw-clone-file", {**wav(1.0), "buffer": audio_file(sound)})
@@ -765,7 +765,7 @@ def test_completed_step_summaries_are_not_cut_off_on_a_phone(open_studio: OpenSt
         assert summary.evaluate("(summary) => summary.scrollWidth <= summary.clientWidth"), said
 
 
-def test_recording_can_be_dropped_on_the_card(studio: Page) -> None:
+def test_recording_file_can_be_dropped_on_the_recording_card(studio: Page) -> None:
     enter(studio, "clone")
     sound = base64.b64encode(wav(3.0)["buffer"]).decode()
     card = studio.locator("#vw-clone-card")

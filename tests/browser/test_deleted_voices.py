@@ -112,7 +112,7 @@ def test_undo_button_for_a_deleted_voice_stays_longer_than_for_a_take(open_studi
     expect(page.locator("#vw-voices-list > li", has_text="Peter")).to_have_count(1)
 
 
-def test_line_keeps_its_audio_after_its_voice_is_deleted(spoken: Page) -> None:
+def test_script_line_keeps_its_audio_after_its_voice_is_deleted(spoken: Page) -> None:
     delete(spoken, "Peter")
     enter(spoken, "script")
     line(spoken, 1).locator(".vw-line-remake").click()
@@ -154,7 +154,7 @@ def test_playback_of_a_deleted_voice_stops_at_a_line_without_audio(spoken: Page)
     expect(said).to_contain_text("The voice of line 2 (Peter) was deleted.")
 
 
-def test_line_keeps_its_old_audio_if_new_audio_cannot_be_generated(spoken: Page) -> None:
+def test_script_line_keeps_its_old_audio_if_new_audio_cannot_be_generated(spoken: Page) -> None:
     stored = spoken.request.get(f"{origin(spoken)}{VOICES}").json()["data"]
     seed = line(spoken, 1).locator(".vw-line-seed").input_value()
     for voice in stored:  # Another client deletes the voices, so this window has an outdated list of voices.
@@ -203,7 +203,7 @@ def test_speak_room_names_the_voice_that_replaces_a_deleted_voice(studio: Page) 
     expect(deleted).to_be_empty()
 
 
-def test_line_shows_that_its_voice_was_deleted_in_another_window(spoken: Page) -> None:
+def test_script_line_shows_that_its_voice_was_deleted_in_another_window(spoken: Page) -> None:
     stored = spoken.request.get(f"{origin(spoken)}{VOICES}").json()["data"]
     for voice in stored:
         spoken.request.delete(f"{origin(spoken)}{VOICES}/{voice['id']}")
@@ -212,7 +212,7 @@ def test_line_shows_that_its_voice_was_deleted_in_another_window(spoken: Page) -
     expect(line(spoken, 1).locator(".vw-line-voice")).to_have_text("Peter (deleted)")
 
 
-def test_line_keeps_its_old_audio_if_generation_is_stopped(spoken: Page) -> None:
+def test_script_line_keeps_its_old_audio_if_generation_is_stopped(spoken: Page) -> None:
     text_of(spoken, 1).fill("The boat came back in the evening, and nobody had expected it so soon. " * 6)
     line(spoken, 1).locator(".vw-line-play").click()
     await_made(spoken, 1)
@@ -305,7 +305,7 @@ def test_voice_can_be_permanently_deleted_with_its_takes(open_studio: OpenStudio
     assert page.request.get(f"{origin(page)}/studio/voices/Peter").status == 404
 
 
-def test_line_has_no_audio_after_its_takes_are_deleted_with_the_voice(spoken: Page) -> None:
+def test_script_line_has_no_audio_after_its_takes_are_deleted_with_the_voice(spoken: Page) -> None:
     await_saved(spoken)
     deleted = line(spoken, 1).locator(".vw-line-error")
     delete(spoken, "Peter")
@@ -319,7 +319,7 @@ def test_line_has_no_audio_after_its_takes_are_deleted_with_the_voice(spoken: Pa
         reload(spoken)
 
 
-def test_line_has_no_audio_if_its_takes_were_deleted_elsewhere(spoken: Page) -> None:
+def test_script_line_has_no_audio_if_its_takes_were_deleted_elsewhere(spoken: Page) -> None:
     await_saved(spoken)
     (peter,) = spoken.request.get(f"{origin(spoken)}{VOICES}").json()["data"]
     assert spoken.request.delete(f"{origin(spoken)}/studio/voices/{peter['id']}?now=1&takes=1").ok
@@ -327,7 +327,7 @@ def test_line_has_no_audio_if_its_takes_were_deleted_elsewhere(spoken: Page) -> 
     expect(line(spoken, 1)).to_have_attribute("data-state", "unmade")
 
 
-def test_line_of_a_deleted_voice_is_made_again_after_its_take_is_restored(spoken: Page) -> None:
+def test_script_line_of_a_deleted_voice_has_audio_again_after_its_take_is_restored(spoken: Page) -> None:
     await_saved(spoken)
     delete(spoken, "Peter")
     script = spoken.request.get(f"{origin(spoken)}/studio/scripts").json()["scripts"][0]["id"]

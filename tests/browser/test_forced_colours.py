@@ -57,7 +57,7 @@ def test_icons_and_chosen_controls_are_distinguishable_in_every_room(open_studio
     assert pressed.isdisjoint(looks(page, "#vw-speakers-picker .vw-chips [aria-pressed=false]"))
 
 
-def test_selects_have_an_arrow_and_borders_do_not_cross(open_studio: OpenStudio) -> None:
+def test_with_forced_colours_select_fields_have_an_arrow_and_borders_do_not_cross(open_studio: OpenStudio) -> None:
     page = open_studio(forced_colors="active")
     selects = page.locator("#vw select").evaluate_all("(all) => all.map((each) => getComputedStyle(each).appearance)")
     assert set(selects) == {"auto"}, "the arrow of the page is a gradient, which is not drawn"
@@ -69,7 +69,7 @@ def test_selects_have_an_arrow_and_borders_do_not_cross(open_studio: OpenStudio)
     assert prompt.evaluate(shown) == "0"
 
 
-def test_border_of_the_status_does_not_touch_its_text(open_studio: OpenStudio) -> None:
+def test_with_forced_colours_the_status_border_does_not_touch_its_text(open_studio: OpenStudio) -> None:
     page = open_studio(forced_colors="active")
     border = page.locator("#vw-loaded-open").bounding_box()
     text = page.evaluate(

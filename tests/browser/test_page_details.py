@@ -42,7 +42,7 @@ def test_style_suggestion_is_marked_as_pressed_and_a_second_press_removes_it(stu
     expect(studio.locator("#vw-speakers-instruct")).to_have_value("")
 
 
-def test_script_has_one_primary_button(studio: Page) -> None:
+def test_script_room_has_one_primary_button(studio: Page) -> None:
     enter(studio, "script")
     expect(studio.locator(".vw-primary:visible")).to_have_count(1)
 

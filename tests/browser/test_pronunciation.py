@@ -189,7 +189,7 @@ def test_pronunciation_rules_of_two_windows_with_an_empty_dictionary_are_merged(
     await_words(app, {"Alpha": "Al", "Beta": "Be"})
 
 
-def test_line_is_marked_outdated_after_a_pronunciation_change(app: App, studio: Page) -> None:
+def test_script_line_is_marked_outdated_after_a_pronunciation_change(app: App, studio: Page) -> None:
     enter_script(studio)
     new_script(studio, "Names")
     text_of(studio, 1).fill("Ask Nguyen. [pause 0.5s] Nguyen knows.")

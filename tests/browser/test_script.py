@@ -43,7 +43,7 @@ from tests.support.app import App
 pytestmark = pytest.mark.browser
 
 
-def test_lines_stream_in_order_and_join_without_a_gap(script: Page, app: App) -> None:
+def test_script_lines_stream_in_order_and_join_without_a_gap(script: Page, app: App) -> None:
     """A pause of 3 s gives a slow machine time to generate the other lines during playback."""
     text_of(script, 1).fill(text_of(script, 1).input_value() + " [pause 3s]")
     text_of(script, 2).fill(f"Yes. {DIALOGUE.partition(': ')[2].partition('.')[0]}. [pause 0.5s] Quite.")
@@ -75,7 +75,7 @@ def test_lines_stream_in_order_and_join_without_a_gap(script: Page, app: App) ->
     assert np.array_equal(heard(script), np.trim_zeros(expected))
 
 
-def test_playback_starts_at_any_line_and_can_be_stopped(script: Page, app: App) -> None:
+def test_playback_of_a_script_starts_at_any_line_and_can_be_stopped(script: Page, app: App) -> None:
     make_all(script)
     _, (_, second, third) = joined(script, app)
     listen_anew(script)
@@ -91,7 +91,7 @@ def test_playback_starts_at_any_line_and_can_be_stopped(script: Page, app: App) 
     assert script.locator("[data-sounding]").count() == 0
 
 
-def test_generating_a_line_again_keeps_the_other_lines(script: Page, app: App) -> None:
+def test_generating_a_script_line_again_keeps_the_other_lines(script: Page, app: App) -> None:
     make_all(script)
     before = stored_script(script, app)["lines"]
     line(script, 2).locator(".vw-line-remake").click()
@@ -110,7 +110,7 @@ def test_generating_a_line_again_keeps_the_other_lines(script: Page, app: App) -
     await_stored(script, app, after)  # The earlier takes are kept.
 
 
-def test_earlier_take_of_a_line_can_be_played_and_selected(script: Page, app: App) -> None:
+def test_earlier_take_of_a_script_line_can_be_played_and_selected(script: Page, app: App) -> None:
     text_of(script, 2).fill("No other test says this. [pause 0.3s] None.")
     make_all(script)
     before = stored_script(script, app)["lines"][1]
@@ -140,7 +140,7 @@ def test_earlier_take_of_a_line_can_be_played_and_selected(script: Page, app: Ap
     await_kept(script, 2, beside={part["take"] for part in before["takes"]})
 
 
-def test_line_with_a_locked_seed_is_identical_when_generated_again(script: Page, app: App) -> None:
+def test_script_line_with_a_locked_seed_is_identical_when_generated_again(script: Page, app: App) -> None:
     line(script, 2).locator(".vw-line-open").click()
     line(script, 2).locator(".vw-line-seed").fill("7")
     line(script, 2).locator(".vw-line-seed").blur()
@@ -157,7 +157,7 @@ def test_line_with_a_locked_seed_is_identical_when_generated_again(script: Page,
     assert sounds[0][1] == sounds[1][1]
 
 
-def test_line_can_use_a_described_voice(script: Page, app: App) -> None:
+def test_script_line_can_use_a_described_voice(script: Page, app: App) -> None:
     line(script, 2).locator(".vw-line-voice").click()
     script.get_by_role("button", name="Describe one for this line").click()
     assert script.evaluate("document.activeElement.className") == "vw-line-description"
@@ -178,7 +178,7 @@ def test_line_can_use_a_described_voice(script: Page, app: App) -> None:
 
 
 @pytest.mark.quick
-def test_export_generates_missing_lines_and_joins_all_lines(script: Page, app: App) -> None:
+def test_script_export_generates_missing_lines_and_joins_all_lines(script: Page, app: App) -> None:
     script.on("download", lambda _: None)
     name, data = export(script, "joined", format="wav", loudness="")
     assert name == "At the river.wav"

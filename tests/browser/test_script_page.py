@@ -42,7 +42,7 @@ new MutationObserver((changes) => {
 
 
 @pytest.mark.quick
-def test_speaker_names_choose_voices_and_pause_tags_are_recognised(script: Page) -> None:
+def test_speaker_names_in_a_script_choose_voices_and_pause_tags_are_recognised(script: Page) -> None:
     voices = [voice_of(script, number) for number in (1, 2, 3)]
     assert voices == ["custom_voice:clara", "custom_voice:angus", "custom_voice:clara"]
     assert texts(script)[1:] == ["Yes. [pause 0.5s] Quite.", "[pause 300ms] Go on."]
@@ -160,7 +160,7 @@ def test_scripts_can_be_created_switched_and_deleted(script: Page, app: App) -> 
     expect(script.locator("#vw-script-lines > li")).to_have_count(5)
 
 
-def test_lines_can_be_edited_moved_copied_and_removed_by_keyboard(script: Page) -> None:
+def test_script_lines_can_be_edited_moved_copied_and_removed_by_keyboard(script: Page) -> None:
     first, second, third = texts(script)
     text_of(script, 2).focus()
     script.keyboard.press("Alt+ArrowUp")
@@ -230,13 +230,13 @@ def test_script_can_be_written_and_exported_by_keyboard_alone(studio: Page) -> N
     await_made(studio, 1, 2)
 
 
-def test_line_is_moved_by_dragging_its_number(script: Page) -> None:
+def test_script_line_is_moved_by_dragging_its_number(script: Page) -> None:
     first, second, third = texts(script)
     line(script, 1).locator(".vw-line-grip").drag_to(line(script, 3), target_position={"x": 200, "y": 40})
     assert texts(script) == [second, third, first]
 
 
-def test_voice_can_be_assigned_to_every_line_of_a_role(script: Page) -> None:
+def test_voice_can_be_assigned_to_every_script_line_of_a_role(script: Page) -> None:
     paste(script, 3, "KING: One.\n\nQUEEN: Two.\n\nKING: Three.")
     expect(script.locator("#vw-script-lines > li")).to_have_count(6)
     king, queen, king_again = (voice_of(script, number) for number in (4, 5, 6))
@@ -278,7 +278,7 @@ def test_speaker_name_typed_before_a_line_chooses_its_speaker(script: Page) -> N
     assert voice_of(script, 3) == anna
 
 
-def test_line_is_given_to_another_speaker_of_the_script(script: Page) -> None:
+def test_script_line_can_be_assigned_to_another_speaker(script: Page) -> None:
     new_script(script, "Hosts")
     paste(script, 1, "ANNA: Good morning.\n\nTOM: Is it?\n\nTOM: Yes.")
     anna, tom = voice_of(script, 1), voice_of(script, 2)
@@ -308,7 +308,7 @@ def test_blocks_of_a_pasted_web_page_become_lines(script: Page) -> None:
     assert texts(script) == spoken
 
 
-def test_pace_is_sent_as_part_of_the_style(script: Page) -> None:
+def test_chosen_pace_is_sent_as_part_of_the_style(script: Page) -> None:
     line(script, 1).locator(".vw-line-instruct").fill("Softly.")
     line(script, 1).locator(".vw-line-open").click()
     slower, faster = (line(script, 1).get_by_role("button", name=name) for name in ("Slower", "Faster"))
@@ -319,7 +319,7 @@ def test_pace_is_sent_as_part_of_the_style(script: Page) -> None:
         expect(button).to_have_attribute("aria-pressed", is_asked)
 
 
-def test_unknown_bracket_tag_is_reported_at_its_line(script: Page) -> None:
+def test_unknown_bracket_tag_is_reported_at_its_script_line(script: Page) -> None:
     text_of(script, 2).fill("One [pause 5 minutes] two.")
     expect(line(script, 2).locator(".vw-line-error")).to_contain_text("[pause 5 minutes] is not a pause.")
     script.click("#vw-speak")
@@ -359,7 +359,7 @@ def test_script_room_needs_no_horizontal_scrolling(
     page.screenshot(path=SCREENSHOTS / f"script{name}.png", full_page=True)
 
 
-def test_generated_line_updates_no_other_line_on_the_page(script: Page) -> None:
+def test_generated_script_line_updates_no_other_line_on_the_page(script: Page) -> None:
     watched = line(script, 2).get_attribute("data-line")
     script.evaluate(WATCH_LINES)
     line(script, 2).locator(".vw-line-remake").click()

@@ -48,7 +48,7 @@ def places(page: Page) -> list[tuple[float, float]]:
     return found
 
 
-def test_clip_length_equals_the_audio_length_of_its_line(script: Page, app: App) -> None:
+def test_timeline_clip_is_as_long_as_the_audio_of_its_script_line(script: Page, app: App) -> None:
     expect(clip(script, 2)).to_have_attribute("data-state", "unmade")
     assert clip(script, 2).evaluate("(clip) => getComputedStyle(clip).borderTopStyle") == "dashed"
     expect(script.locator("#vw-script-total")).to_contain_text("3 not made yet")
@@ -157,7 +157,7 @@ def middle(page: Page, place: Locator) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def test_clip_is_moved_by_dragging(script: Page) -> None:
+def test_timeline_clip_is_moved_by_dragging(script: Page) -> None:
     first, second, third = texts(script)
     x, y = middle(script, clip(script, 1))
     right = script.locator(".vw-timeline-in").bounding_box()
@@ -190,7 +190,7 @@ def drag(page: Page, number: int, x: float) -> None:
     page.mouse.up()
 
 
-def test_drag_can_be_undone_without_losing_other_edits(script: Page) -> None:
+def test_dragging_a_timeline_clip_can_be_undone_without_losing_other_edits(script: Page) -> None:
     lines = first, second, third = texts(script)
     script.locator("#vw-script-name").fill("The hat")
     script.locator("#vw-script-name").blur()
@@ -231,7 +231,7 @@ def test_browser_undo_in_a_pause_field_updates_the_timeline(script: Page) -> Non
     expect(timeline).to_have_attribute("aria-valuemax", f"{before:.1f}")
 
 
-def test_moving_or_removing_a_line_by_keyboard_can_be_undone(script: Page) -> None:
+def test_moving_or_removing_a_script_line_by_keyboard_can_be_undone(script: Page) -> None:
     lines = texts(script)
     text_of(script, 3).focus()
     script.keyboard.press("Alt+ArrowUp")
@@ -264,7 +264,7 @@ def test_touch_drag_moves_a_clip_after_a_long_press_and_scrolls_otherwise(script
         assert texts(script) == expected
 
 
-def test_dragging_the_gap_after_a_clip_changes_playback_and_export(script: Page, app: App) -> None:
+def test_dragging_the_gap_after_a_timeline_clip_changes_playback_and_export(script: Page, app: App) -> None:
     make_all(script)
     scale = float(script.locator("#vw-script-timeline").get_attribute("aria-valuemax") or 0)
     box = script.locator(".vw-timeline-in").bounding_box()
@@ -302,7 +302,7 @@ def test_dragging_the_gap_after_a_clip_changes_playback_and_export(script: Page,
     expect(line(script, 1).locator(".vw-line-gap")).to_have_value("")  # The line has the default pause again.
 
 
-def test_click_between_clips_seeks_without_changing_the_gap(script: Page) -> None:
+def test_click_between_timeline_clips_seeks_without_changing_the_gap(script: Page) -> None:
     timeline = script.locator("#vw-script-timeline")
     handle = script.locator(".vw-timeline-gaps i").first
     box = handle.bounding_box()
@@ -319,7 +319,7 @@ def test_click_between_clips_seeks_without_changing_the_gap(script: Page) -> Non
     expect(line(script, 1).locator(".vw-line-gap")).to_have_value("")
 
 
-def test_click_on_a_clip_selects_its_line(script: Page) -> None:
+def test_click_on_a_timeline_clip_selects_its_script_line(script: Page) -> None:
     x, y = middle(script, clip(script, 3))
     script.mouse.click(x, y)
     expect(line(script, 3).locator(".vw-line-grip")).to_be_focused()

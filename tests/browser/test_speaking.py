@@ -136,7 +136,7 @@ def test_playback_receives_the_served_samples_bit_for_bit(app: App, open_studio:
 
 
 @pytest.mark.quick
-def test_stop_silences_immediately_and_frees_the_slot(app: App, open_studio: OpenStudio) -> None:
+def test_stop_silences_the_audio_immediately_and_frees_the_slot(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(script=TAP)
     page.fill("#vw-text", LONG)
     page.click("#vw-speak")

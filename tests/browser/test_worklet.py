@@ -234,7 +234,7 @@ def test_late_end_message_is_not_an_underrun(play: Any) -> None:
 
 
 @pytest.mark.quick
-def test_stop_silences_within_five_milliseconds(play: Any) -> None:
+def test_stop_silences_the_audio_within_five_milliseconds(play: Any) -> None:
     pcm = sound(10)
     played = play(0.8, [begin(), push(0, pcm), (0.2, {"type": "stop"}), push(0.3, pcm), end(0.3)])
     start = np.nonzero(played.samples)[0][0]

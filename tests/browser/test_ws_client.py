@@ -63,7 +63,7 @@ def test_cancel_before_connect_or_text_is_acknowledged(blank: Page, server: Runn
     assert calls == [["unsent", "cancelled"], ["after", "done"], ["unwritten", "cancelled"], ["after", "done"]]
 
 
-def test_cancel_silences_immediately_and_is_acknowledged(blank: Page, server: RunningServer) -> None:
+def test_cancel_silences_the_audio_immediately_and_is_acknowledged(blank: Page, server: RunningServer) -> None:
     body = """
     const socket = new SpeechSocket(given.url);
     await new Promise((end) => {

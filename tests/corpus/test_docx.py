@@ -231,19 +231,19 @@ def notes(data: bytes) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_element_kind_is_read_in_document_order(kind: str) -> None:
+def test_every_kind_of_docx_element_is_read_in_document_order(kind: str) -> None:
     body, expected = KINDS[kind]
     assert paragraphs(word(body)) == expected
 
 
 @needs_pandoc
-def test_text_equals_the_output_of_pandoc(tmp_path: Path) -> None:
+def test_docx_text_equals_the_output_of_pandoc(tmp_path: Path) -> None:
     path = tmp_path / "all.docx"
     path.write_bytes(word("".join(body for body, _ in SAME.values())))
     assert words_of(" ".join(paragraphs(path.read_bytes()))) == pandoc_words(path)
 
 
-def test_omitted_elements_are_counted() -> None:
+def test_omitted_docx_elements_are_counted() -> None:
     described = '<wp:docPr id="1" name="Picture 1" descr="A red kettle"/>'
     picture = f"<w:r><w:drawing><wp:inline>{described}<pic:pic/></wp:inline></w:drawing></w:r>"
     body = "".join(
@@ -274,7 +274,7 @@ def test_omitted_elements_are_counted() -> None:
     assert notes(word(paragraph("ALPHA"))) == {}
 
 
-def test_code_is_recognised_by_style_omitted_and_counted() -> None:
+def test_code_in_a_docx_file_is_recognised_by_style_omitted_and_counted() -> None:
     styles = (
         '<w:style w:type="paragraph" w:styleId="SourceCode"><w:name w:val="Source Code"/></w:style>'
         '<w:style w:type="paragraph" w:styleId="Mine"><w:name w:val="Mine"/><w:basedOn w:val="SourceCode"/></w:style>'
@@ -295,7 +295,7 @@ def test_code_is_recognised_by_style_omitted_and_counted() -> None:
     ]
 
 
-def test_footnotes_are_a_separate_chapter_in_reference_order() -> None:
+def test_docx_footnotes_are_a_separate_chapter_in_reference_order() -> None:
     body = paragraph(A, '<w:r><w:footnoteReference w:id="2"/></w:r>', B, '<w:r><w:endnoteReference w:id="1"/></w:r>')
     body += paragraph("CHARLIE", '<w:r><w:footnoteReference w:id="1"/></w:r>')
     parts = {
@@ -321,13 +321,13 @@ def test_footnotes_are_a_separate_chapter_in_reference_order() -> None:
         ([("decimalZero", "Step %1:"), ("none", "%2")], ["Step 01:", "", "", "Step 02:", "", "Step 03:", "Step 05:"]),
     ],
 )
-def test_list_items_have_their_displayed_numbers(kinds: list[tuple[str, str]], expected: list[str]) -> None:
+def test_docx_list_items_have_their_displayed_numbers(kinds: list[tuple[str, str]], expected: list[str]) -> None:
     places = [(0, 1), (1, 1), (1, 1), (0, 1), (1, 1), (0, 2), (0, 3)]
     body = "".join(listed("item", level, numbers) for level, numbers in places)
     assert paragraphs(word(body, numbering=levels(*kinds))) == [f"{one} item".strip() for one in expected]
 
 
-def test_headings_make_chapters_by_level_regardless_of_style_name() -> None:
+def test_docx_headings_start_chapters_by_level_regardless_of_style_name() -> None:
     styles = (
         '<w:style w:type="paragraph" w:styleId="Mine"><w:name w:val="Mine"/><w:basedOn w:val="Heading2"/></w:style>'
         '<w:style w:type="paragraph" w:styleId="Own"><w:name w:val="Own"/>'

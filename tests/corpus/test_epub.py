@@ -185,7 +185,7 @@ def paragraphs(data: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_element_kind_is_read_as_displayed(kind: str) -> None:
+def test_every_kind_of_epub_element_is_read_as_displayed(kind: str) -> None:
     body, expected, left_out = KINDS[kind]
     document = read(book(body))
     assert [text for chapter in document.chapters for text in chapter.paragraphs] == expected
@@ -193,7 +193,7 @@ def test_every_element_kind_is_read_as_displayed(kind: str) -> None:
 
 
 @needs_pandoc
-def test_text_equals_the_output_of_pandoc(tmp_path: Path) -> None:
+def test_epub_text_equals_the_output_of_pandoc(tmp_path: Path) -> None:
     path = tmp_path / "all.epub"
     path.write_bytes(book("".join(f"<div>{body}</div>" for body, _ in SAME.values())))
     assert words_of(" ".join(paragraphs(path.read_bytes()))) == pandoc_words(path)
@@ -207,7 +207,7 @@ def test_text_equals_the_output_of_pandoc(tmp_path: Path) -> None:
         '<section role="doc-endnotes"><p>1 The note. <a href="#r">↩</a></p></section>',
     ],
 )
-def test_footnotes_are_a_separate_chapter(body: str) -> None:
+def test_epub_footnotes_are_a_separate_chapter(body: str) -> None:
     chapters = read(book(f"<p>ALPHA.</p>{body}<p>BRAVO.</p>")).chapters
     assert [(one.is_notes, one.paragraphs) for one in chapters] == [
         (False, ["ALPHA.", "BRAVO."]),
@@ -261,12 +261,12 @@ XML = '<?xml version="1.0" encoding="{}"?><html><body><p>ALPHA é “q”'
         XML.format("latin-1").replace("ALPHA é", "ALPHA é é").encode() + b" BRAVO.</p></body></html>",
     ],
 )
-def test_malformed_pages_are_decoded_and_read(page: bytes) -> None:
+def test_malformed_epub_pages_are_decoded_and_read(page: bytes) -> None:
     words = words_of(" ".join(paragraphs(book(page))))
     assert list(dict.fromkeys(words)) == ["ALPHA", "é", "q", "BRAVO"]
 
 
-def test_pages_outside_the_spine_are_counted_unless_the_spine_is_empty() -> None:
+def test_epub_pages_outside_the_spine_are_counted_unless_the_spine_is_empty() -> None:
     aside = '<itemref idref="c" linear="no"/>'
     assert paragraphs(book("<p>ALPHA</p>", spine=aside)) == ["ALPHA"]
     more = '<item id="d" href="n.xhtml" media-type="application/xhtml+xml"/>'
@@ -275,7 +275,7 @@ def test_pages_outside_the_spine_are_counted_unless_the_spine_is_empty() -> None
     assert {note.code: note.count for note in document.notes} == {"asides": 1, "missing_pages": 1}
 
 
-def test_page_in_an_unsupported_format_is_replaced_by_its_fallback() -> None:
+def test_epub_page_in_an_unsupported_format_is_replaced_by_its_fallback() -> None:
     more = '<item id="p" href="p.pdf" media-type="application/pdf" fallback="c"/>'
     more += '<item id="i" href="i.png" media-type="image/png" fallback="i"/>'
     document = read(book("<p>ALPHA</p>", spine='<itemref idref="p"/><itemref idref="i"/>', more=more))

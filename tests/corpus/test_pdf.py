@@ -56,7 +56,7 @@ def notes(data: bytes) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("kind", SAME)
-def test_words_are_neither_joined_nor_split_nor_doubled(kind: str, tmp_path: Path) -> None:
+def test_words_of_a_pdf_are_neither_joined_nor_split_nor_doubled(kind: str, tmp_path: Path) -> None:
     data, expected = SAME[kind]
     assert paragraphs(data) == expected
     if shutil.which("pdftotext"):
@@ -65,7 +65,7 @@ def test_words_are_neither_joined_nor_split_nor_doubled(kind: str, tmp_path: Pat
         assert " ".join(text.split()) == " ".join(expected)
 
 
-def test_glyphs_without_characters_are_counted_and_not_spoken() -> None:
+def test_pdf_glyphs_without_characters_are_counted_and_not_spoken() -> None:
     data = drawn("BT /F 12 Tf 60 700 Td <005700480050> Tj ET", font=GLYPHS.format(""))
     with pytest.raises(UnreadableError, match=NO_TEXT):
         read(data)
@@ -75,7 +75,7 @@ def test_glyphs_without_characters_are_counted_and_not_spoken() -> None:
 
 
 @pytest.mark.parametrize("bad", ["BT /F 12 Tf (unclosed", "BT /F 12 Tf [ ( a ] ) TJ <zz> Tj << /x >> ET"])
-def test_a_damaged_page_does_not_hide_the_other_pages(bad: str) -> None:
+def test_damaged_pdf_page_does_not_hide_the_other_pages(bad: str) -> None:
     data = drawn(TEXT, bad)
     assert paragraphs(data)[0] == "All boats came back."
     assert notes(data)["damaged_pages"] == 1
@@ -95,24 +95,24 @@ def test_unknown_pdf_filters_are_reported_as_damage(filter_name: str) -> None:
 
 
 @pytest.mark.parametrize("trailer", ["/Info 12", "/Info[1 2]"])
-def test_damaged_metadata_does_not_hide_the_text(trailer: str) -> None:
+def test_damaged_pdf_metadata_does_not_hide_the_text(trailer: str) -> None:
     data = drawn(TEXT).replace(b"/Root 1 0 R", f"/Root 1 0 R{trailer}".encode())
     assert paragraphs(data) == ["All boats came back."]
 
 
-def test_damaged_outline_does_not_hide_the_text() -> None:
+def test_damaged_pdf_outline_does_not_hide_the_text() -> None:
     entries = [f"<</Title(x)/Dest[2 0 R/Fit]/First {number} 0 R>>" for number in range(6, 300)]
     data = drawn(TEXT, more=["<</First 5 0 R>>", *entries, "<<>>"])
     assert paragraphs(data.replace(b"/Catalog", b"/Catalog/Outlines 4 0 R")) == ["All boats came back."]
 
 
-def test_similar_rows_are_text_if_their_pages_have_no_other_rows() -> None:
+def test_similar_pdf_rows_are_text_if_their_pages_have_no_other_rows() -> None:
     data = drawn(*(f"BT /F 12 Tf 60 700 Td (Step {number} of the way) Tj ET" for number in range(1, 5)))
     assert paragraphs(data)[0].startswith("Step 1 of the way")
 
 
 @pytest.mark.parametrize("handler", ["/Filter/FOPN_fLock/V 1/R 2", "/Filter/Adobe.PubSec/V 4", ""])
-async def test_file_encrypted_without_a_password_is_reported_as_protected(handler: str) -> None:
+async def test_pdf_encrypted_without_a_password_is_reported_as_protected(handler: str) -> None:
     data = drawn(TEXT).replace(b"/Root 1 0 R", f"/Root 1 0 R/Encrypt<<{handler}>>/ID[(a)(b)]".encode())
 
     async def receive() -> list[bytes]:

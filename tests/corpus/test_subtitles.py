@@ -160,7 +160,7 @@ def test_text_that_resembles_subtitles_stays_text(text: str) -> None:
 
 @pytest.mark.skipif(FFMPEG is None, reason="FFmpeg is not installed")
 @pytest.mark.parametrize("name", sorted(set(LINES) - UNKNOWN_TO_FFMPEG))
-def test_text_and_times_equal_the_output_of_ffmpeg(name: str) -> None:
+def test_subtitle_text_and_times_equal_the_output_of_ffmpeg(name: str) -> None:
     path = FOLDER / name
     kind = ["-f", FORMATS[path.suffix]] if path.suffix in FORMATS else []
     command = [str(FFMPEG), "-v", "error", *kind, "-i", str(path), "-f", "srt", "-"]

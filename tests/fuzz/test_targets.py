@@ -28,7 +28,7 @@ FOUND = {  # Inputs that crashed a target in the past, keyed by target.
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
-def test_seeds_and_truncated_seeds_are_accepted_or_refused(name: str) -> None:
+def test_seed_inputs_and_truncated_seed_inputs_are_accepted_or_refused(name: str) -> None:
     target, dice = TARGETS[name], random.Random(1)
     for seed in target.seeds:
         target.run(seed)
@@ -83,7 +83,7 @@ def test_unparsable_messages_and_a_fifth_of_valid_messages_are_mutated_as_bytes(
 
 
 @pytest.mark.parametrize("runs", [20_001, 1_000_000])
-def test_executions_are_distributed_over_all_targets(runs: int) -> None:
+def test_fuzzing_executions_are_distributed_over_all_targets(runs: int) -> None:
     dealt = shares(runs, list(TARGETS))
     assert sum(dealt.values()) == runs
     assert set(dealt) == set(TARGETS)

@@ -64,11 +64,11 @@ def check(case: Json, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("case", STORED["cases"])
-def test_missing_field_has_the_default_of_the_reference(tmp_path: Path, case: Json) -> None:
+def test_missing_config_field_has_the_default_of_the_reference_implementation(tmp_path: Path, case: Json) -> None:
     check(case, tmp_path)
 
 
-def test_every_reference_field_is_read_or_known_to_be_irrelevant() -> None:
+def test_every_config_field_of_the_reference_implementation_is_read_or_irrelevant() -> None:
     kinds = (TalkerConfig, DecoderConfig, SpeakerEncoderConfig, Code2WavConfig, SpeechEncoderConfig, GenerationDefaults)
     read_here = {name for kind in kinds for name in kind.__dataclass_fields__} | TOP | TOKENIZER_TOP
     assert set(STORED["known"]) - read_here - UNUSED_FIELDS == set()
@@ -76,7 +76,7 @@ def test_every_reference_field_is_read_or_known_to_be_irrelevant() -> None:
 
 @pytest.mark.oracle
 @pytest.mark.skipif(not ORACLE.exists(), reason="no .venv-oracle; tests/golden/oracle_env.sh makes it")
-def test_new_random_configurations_are_read_like_the_reference(tmp_path: Path) -> None:
+def test_random_configurations_are_read_as_by_the_reference_implementation(tmp_path: Path) -> None:
     seed, file = int.from_bytes(os.urandom(3)), tmp_path / "truth.json"
     words = [str(ORACLE), "-m", "tests.golden.config_truth", str(seed), str(file)]
     subprocess.run(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)

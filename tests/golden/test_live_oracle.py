@@ -47,7 +47,7 @@ def run(python: Path | str, *words: str) -> None:
         ("reference", "base_whole", 905),
     ],
 )
-def test_say_command_equals_the_reference_on_a_fresh_checkpoint(
+def test_say_command_equals_the_reference_implementation_on_a_new_checkpoint(
     tmp_path: Path, source: str, kind: str, seed: int
 ) -> None:
     mode = kind if kind in ("custom_voice", "voice_design") else "base"

@@ -22,14 +22,14 @@ KEPT = [tuple(map(int, name.split("_")[1:])) for name in STORED if name.startswi
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_resampled_length_equals_the_reference(rate: int) -> None:
+def test_resampled_length_equals_the_reference_implementation(rate: int) -> None:
     counts, wanted = STORED[f"lengths_{rate}"].T
     made = [len(resample(DecodedAudio(np.zeros(count, np.float32), rate), SAMPLE_RATE).samples) for count in counts]
     assert made == wanted.tolist()
 
 
 @pytest.mark.parametrize(("rate", "channels", "count"), KEPT)
-def test_resampled_samples_of_a_file_equal_the_reference(rate: int, channels: int, count: int) -> None:
+def test_resampled_samples_of_a_file_equal_the_reference_implementation(rate: int, channels: int, count: int) -> None:
     file = audio_file(noise(count, channels, rate), rate, subtype="FLOAT")
     heard = read_reference(file, Limits(min_reference_s=0.01))
     wanted = STORED[f"samples_{rate}_{channels}_{count}"]

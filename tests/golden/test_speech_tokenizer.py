@@ -36,7 +36,7 @@ def stored(checkpoint: Checkpoint, kind: str) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_x_vectors_equal_the_reference(checkpoint: Checkpoint, name: str) -> None:
+def test_x_vectors_equal_the_reference_implementation(checkpoint: Checkpoint, name: str) -> None:
     reference = REFERENCES[name]
     assert checkpoint.speaker_encoder is not None
     with torch.inference_mode():
@@ -45,7 +45,7 @@ def test_x_vectors_equal_the_reference(checkpoint: Checkpoint, name: str) -> Non
     np.testing.assert_allclose(vector.numpy(), expected, rtol=0, atol=X_VECTOR_ATOL)
 
 
-def test_the_log_mel_spectrogram_equals_the_reference(checkpoint: Checkpoint) -> None:
+def test_log_mel_spectrogram_equals_the_reference_implementation(checkpoint: Checkpoint) -> None:
     assert checkpoint.speaker_encoder is not None
     mel = log_mel(torch.from_numpy(voice(SHORT.seconds, SHORT.seed)), checkpoint.speaker_encoder.prepare())
     expected = stored(checkpoint, "references")["log_mel_short"].T
@@ -55,7 +55,7 @@ def test_the_log_mel_spectrogram_equals_the_reference(checkpoint: Checkpoint) ->
 
 
 @pytest.mark.parametrize("seconds", [3, 14])
-def test_reference_codes_equal_the_reference(checkpoint: Checkpoint, seconds: int) -> None:
+def test_codes_of_reference_audio_equal_the_reference_implementation(checkpoint: Checkpoint, seconds: int) -> None:
     """The recording of 14 s has more than 250 positions.
 
     Newer versions of `transformers` would truncate the attention of such a recording.
@@ -66,7 +66,7 @@ def test_reference_codes_equal_the_reference(checkpoint: Checkpoint, seconds: in
 
 
 @pytest.mark.parametrize("frames", ["1", "5", "longest"])
-def test_full_decodes_equal_the_reference(checkpoint: Checkpoint, frames: str) -> None:
+def test_full_decodes_equal_the_reference_implementation(checkpoint: Checkpoint, frames: str) -> None:
     expected = stored(checkpoint, "code2wav")
     if frames == "longest":
         frames = str(max(int(name.split("_")[1]) for name in expected))
@@ -79,7 +79,7 @@ def test_full_decodes_equal_the_reference(checkpoint: Checkpoint, frames: str) -
 
 
 @pytest.mark.slow("tiny")
-def test_windowed_decodes_equal_the_reference(checkpoint: Checkpoint) -> None:
+def test_windowed_decodes_equal_the_reference_implementation(checkpoint: Checkpoint) -> None:
     expected = stored(checkpoint, "windows")
     windowed, _ = decoded_both_ways(checkpoint, expected["codes"])
     np.testing.assert_allclose(windowed[:: int(expected["every"])], expected["samples"], rtol=0, atol=WAVEFORM_ATOL)

@@ -69,7 +69,7 @@ def prompt_of(engine: Engine, case: dict[str, Any]) -> Prompt:
 )
 @pytest.mark.slow
 @per_case
-def test_codes_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
+def test_codes_equal_the_reference_implementation(engine_for: EngineOf, case: dict[str, Any]) -> None:
     recorder = speak(engine_for(case), request_of(case))
     assert np.array_equal(recorder.codes, arrays(case["name"])["codes"])
     expected = StopReason.EOS if case["stop"] == "eos" else StopReason.MAX_TOKENS
@@ -80,7 +80,7 @@ def test_codes_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
 @pytest.mark.parametrize("name", ["tiny", "odd"])
-def test_batched_codes_equal_the_reference(loaded: Loaded, name: str, mode: str) -> None:
+def test_batched_codes_equal_the_reference_implementation(loaded: Loaded, name: str, mode: str) -> None:
     cases = [case for case in CASES.values() if (case["checkpoint"], case["mode"]) == (name, mode)]
     engine = engine_of(loaded(name, mode, cases[0]["seed"]), slots=len(cases))
     for case, recorder in zip(cases, speak_together(engine, *map(request_of, cases), apart=1), strict=True):
@@ -88,13 +88,13 @@ def test_batched_codes_equal_the_reference(loaded: Loaded, name: str, mode: str)
 
 
 @per_case
-def test_prompt_embeddings_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
+def test_prompt_embeddings_equal_the_reference_implementation(engine_for: EngineOf, case: dict[str, Any]) -> None:
     prompt = prompt_of(engine_for(case), case)
     np.testing.assert_allclose(prompt.embeds.numpy(), arrays(case["name"])["prompt"], rtol=0, atol=PROMPT_ATOL)
 
 
 @per_case
-def test_first_logits_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
+def test_first_logits_equal_the_reference_implementation(engine_for: EngineOf, case: dict[str, Any]) -> None:
     engine = engine_for(case)
     prompt, talker = prompt_of(engine, case), core_of(engine, request_of(case).mode).checkpoint.talker
     with torch.inference_mode():
@@ -107,7 +107,7 @@ def test_first_logits_equal_the_reference(engine_for: EngineOf, case: dict[str, 
 
 
 @per_case
-def test_text_token_ids_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
+def test_text_token_ids_equal_the_reference_implementation(engine_for: EngineOf, case: dict[str, Any]) -> None:
     tokenizer = core_of(engine_for(case), request_of(case).mode).checkpoint.text_tokenizer
     role, ids = tokenizer.role_ids(), case["text_ids"]
     assert ids[: len(role)] == role
@@ -118,7 +118,7 @@ def test_text_token_ids_equal_the_reference(engine_for: EngineOf, case: dict[str
 @pytest.mark.parametrize(
     "case", [case for case in CASES.values() if case["keeps_waveform"]], ids=lambda case: case["name"]
 )
-def test_audio_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
+def test_audio_equals_the_reference_implementation(engine_for: EngineOf, case: dict[str, Any]) -> None:
     waveform = arrays(case["name"])["waveform"]
     pcm = speak(engine_for(case), request_of(case)).pcm
     # The official package may be wrong by one sample when it removes the reference audio (docs/model.md 6.1).

@@ -47,7 +47,7 @@ def engine_on(*folders: str, device: str, dtype: str = "float32", slots: int = 8
 
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
 @pytest.mark.parametrize("name", ["tiny", "odd"])
-def test_codes_on_cuda_equal_the_reference(folder_of: FolderOf, name: str, mode: str) -> None:
+def test_codes_on_cuda_equal_the_reference_implementation(folder_of: FolderOf, name: str, mode: str) -> None:
     cases = [case for case in CASES.values() if (case["checkpoint"], case["mode"]) == (name, mode)]
     engine = engine_on(str(folder_of(name, mode, cases[0]["seed"])), device="cuda", slots=len(cases))
     for case in cases:

@@ -30,7 +30,7 @@ def laid_out(node: Node, lines: list[dict[str, Any]], **sounds: dict[str, Any]) 
     return placed
 
 
-def test_clips_follow_each_other_with_their_gaps(node: Node) -> None:
+def test_timeline_clips_follow_each_other_with_their_gaps(node: Node) -> None:
     lines: list[dict[str, Any]] = [
         {"text": "One. [pause 1s]"},
         {"text": "…"},
@@ -51,7 +51,7 @@ def test_clips_follow_each_other_with_their_gaps(node: Node) -> None:
     ]
 
 
-def test_line_without_a_take_has_its_estimated_duration(node: Node) -> None:
+def test_script_line_without_a_take_has_its_estimated_duration(node: Node) -> None:
     text = "A sentence of some length, which takes a few seconds."
     expected = round(node.call("common/text", "expectedSeconds", text) * RATE)
     coming = {"samples": 5, "isReceiving": True}
@@ -61,7 +61,7 @@ def test_line_without_a_take_has_its_estimated_duration(node: Node) -> None:
     assert laid_out(node, [{"text": text}], **{text: {"samples": 5}})[0][1] == 5
 
 
-def test_estimated_duration_follows_the_pace_of_the_complete_lines(node: Node) -> None:
+def test_estimated_duration_of_a_script_line_follows_the_pace_of_complete_lines(node: Node) -> None:
     texts = [f"Sentence {number} has some length, and it takes a few seconds." for number in range(9)]
     expected = [round(node.call("common/text", "expectedSeconds", text) * RATE) for text in texts]
     fast = {text: {"samples": round(0.8 * usual)} for text, usual in zip(texts[:7], expected, strict=False)}

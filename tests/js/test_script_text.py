@@ -33,7 +33,7 @@ def lines(node: Node, text: str, *known: str) -> list[tuple[str | None, str]]:
         ("", []),
     ],
 )
-def test_line_is_split_into_segments_and_pauses(node: Node, text: str, parts: list[dict[str, Any]]) -> None:
+def test_script_line_is_split_into_segments_and_pauses(node: Node, text: str, parts: list[dict[str, Any]]) -> None:
     assert node.call("script/line_text", "readParts", text) == {"parts": parts, "fault": None}
 
 

@@ -80,7 +80,7 @@ def test_stdout_has_the_same_samples_as_the_file(models: dict[str, str], tmp_pat
     assert result.stderr.decode().splitlines()[-1].startswith("voicewright: 7 frames, max_tokens")
 
 
-def test_pronunciations_and_tags_are_applied(models: dict[str, str], tmp_path: Path) -> None:
+def test_say_command_applies_pronunciations_and_tags(models: dict[str, str], tmp_path: Path) -> None:
     def heard(*args: str) -> bytes:
         path = tmp_path / "take.wav"
         assert say(models, *args, "--seed", "4", "--max-frames", "4", "--out", str(path)) == 0

@@ -94,7 +94,9 @@ async def said(server: RunningServer, text: str, **fields: Any) -> list[dict[str
 
 @pytest.mark.slow("pcm_f32le-44100", "pcm_s16le-16000")
 @pytest.mark.parametrize(("encoding", "rate"), [("pcm_f32le", 44_100), ("pcm_s16le", 16_000), ("pcm_mulaw", 8_000)])
-async def test_all_output_formats_contain_the_same_audio(server: RunningServer, encoding: str, rate: int) -> None:
+async def test_all_cartesia_output_formats_contain_the_same_audio(
+    server: RunningServer, encoding: str, rate: int
+) -> None:
     wanted = np.frombuffer(await native(server, "Good morning."), "<i2") / 32768
     format_ = {"container": "raw", "encoding": encoding, "sample_rate": rate}
     data = sound_of(await said(server, "Good morning.", output_format=format_))
@@ -108,7 +110,7 @@ async def test_all_output_formats_contain_the_same_audio(server: RunningServer, 
 
 
 @pytest.mark.slow
-async def test_api_key_may_be_in_the_url(folder_of: FolderOf) -> None:
+async def test_cartesia_api_key_may_be_in_the_url(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as locked:
 
         async def opened(query: str) -> int:
@@ -126,7 +128,7 @@ async def test_api_key_may_be_in_the_url(folder_of: FolderOf) -> None:
             assert reply.status_code == status
 
 
-async def test_events_contain_audio_timestamps_and_the_end(server: RunningServer) -> None:
+async def test_cartesia_events_contain_audio_timestamps_and_the_end(server: RunningServer) -> None:
     body = {**BASE, "transcript": "Good morning.", "add_timestamps": True, "context_id": "mine"}
     reply = await asyncio.to_thread(httpx.post, f"{server.http}/tts/sse", json=body, timeout=60)
     assert reply.headers["content-type"].startswith("text/event-stream")

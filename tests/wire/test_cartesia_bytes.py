@@ -41,7 +41,7 @@ def native(server: RunningServer) -> bytes:
     return asyncio.run(speak_text(server.socket, "Good morning.", **config)).pcm
 
 
-def test_raw_audio_equals_the_native_protocol(server: RunningServer, native: bytes) -> None:
+def test_raw_cartesia_audio_equals_the_native_protocol(server: RunningServer, native: bytes) -> None:
     reply = post(server)
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "audio/pcm"
@@ -60,7 +60,7 @@ def test_raw_audio_equals_the_native_protocol(server: RunningServer, native: byt
     ("encoding", "subtype", "error"),
     [("pcm_s16le", "PCM_16", 0), ("pcm_f32le", "FLOAT", 0), ("pcm_mulaw", "ULAW", 0.04), ("pcm_alaw", "ALAW", 0.04)],
 )
-def test_wav_supports_each_encoding(
+def test_cartesia_wav_supports_each_encoding(
     server: RunningServer, native: bytes, encoding: str, subtype: str, error: float
 ) -> None:
     reply = post(server, output_format={**NATIVE, "container": "wav", "encoding": encoding})
@@ -75,14 +75,14 @@ def test_wav_supports_each_encoding(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", [8_000, 22_050, 44_100])
-def test_all_sample_rates_keep_the_duration(server: RunningServer, rate: int) -> None:
+def test_all_cartesia_sample_rates_keep_the_duration(server: RunningServer, rate: int) -> None:
     samples = len(post(server, output_format={**NATIVE, "sample_rate": rate}).content) // 2
     assert abs(samples - SECONDS * rate) <= 1
 
 
 @pytest.mark.slow("22050-None", "44100-128000")
 @pytest.mark.parametrize(("rate", "bit_rate"), [(44_100, 128_000), (24_000, 32_000), (22_050, None)])
-def test_mp3_has_the_requested_rates(server: RunningServer, rate: int, bit_rate: int | None) -> None:
+def test_cartesia_mp3_has_the_requested_rates(server: RunningServer, rate: int, bit_rate: int | None) -> None:
     reply = post(server, output_format={"container": "mp3", "sample_rate": rate, "bit_rate": bit_rate})
     assert reply.headers["content-type"] == "audio/mpeg"
     with av.open(io.BytesIO(reply.content), format="mp3") as file:
@@ -96,7 +96,7 @@ def test_mp3_has_the_requested_rates(server: RunningServer, rate: int, bit_rate:
 
 
 @pytest.mark.slow
-def test_fields_of_newer_clients_are_accepted(server: RunningServer, native: bytes) -> None:
+def test_fields_of_newer_cartesia_clients_are_accepted(server: RunningServer, native: bytes) -> None:
     """The voice is given as an ID, the language in `locale`, and there are unknown fields."""
     body = {name: value for name, value in BODY.items() if name != "language"}
     more = {"voice": "alloy", "locale": "en-GB", "save": False, "generation_config": {"speed": 1}, "speed": "normal"}

@@ -97,7 +97,9 @@ def plain(server: RunningServer) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["plain", "sse", "whole"])
 @pytest.mark.parametrize("response_format", FORMATS)
-def test_every_format_contains_the_audio(server: RunningServer, plain: bytes, response_format: str, how: str) -> None:
+def test_every_openai_format_contains_the_audio(
+    server: RunningServer, plain: bytes, response_format: str, how: str
+) -> None:
     extra = {"plain": {}, "sse": {"stream_format": "sse"}, "whole": {"stream": False}}[how]
     reply = post(server, response_format=response_format, **extra)
     assert reply.status_code == 200

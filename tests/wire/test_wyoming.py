@@ -71,7 +71,7 @@ def answer_to(server: RunningServer, *bytes_sent: bytes) -> ReceivedEvents:
 # --- Tests of requests for speech.
 
 
-def test_complete_text_is_spoken(server: RunningServer) -> None:
+def test_complete_wyoming_text_is_spoken(server: RunningServer) -> None:
     async def scene(client: WyomingClient) -> ReceivedEvents:
         await client.send("synthesize", text="Hello.", voice={"name": "clara"})
         return await client.until("audio-stop")
@@ -83,7 +83,7 @@ def test_complete_text_is_spoken(server: RunningServer) -> None:
     assert 'voicewright_requests_total{dialect="wyoming",mode="custom_voice",outcome="eos"}' in server.metrics()
 
 
-def test_streamed_text_is_spoken_before_its_end(server: RunningServer) -> None:
+def test_streamed_wyoming_text_is_spoken_before_its_end(server: RunningServer) -> None:
     async def scene(client: WyomingClient) -> tuple[ReceivedEvents, ReceivedEvents]:
         await client.send("synthesize-start")
         for piece in TEXT.split(" "):
@@ -108,7 +108,7 @@ def test_disconnect_releases_its_slot(server: RunningServer) -> None:
     assert server.frames_until_idle() <= FREED_FRAMES
 
 
-def test_describe_and_ping_are_answered(server: RunningServer) -> None:
+def test_wyoming_describe_and_ping_events_are_answered(server: RunningServer) -> None:
     async def scene(client: WyomingClient) -> tuple[ReceivedEvents, ReceivedEvents]:
         await client.write(b'{"type": "describe"}\n')  # The message is a single line without data.
         info = await client.until("info")
@@ -149,7 +149,7 @@ def test_malformed_event_is_reported_and_closes_the_connection(server: RunningSe
     assert (heard.kinds, heard.last["code"]) == (["error"], code)
 
 
-def test_endless_line_uses_bounded_memory(server: RunningServer) -> None:
+def test_endless_line_of_a_wyoming_client_uses_bounded_memory(server: RunningServer) -> None:
     """The client receives an error after some kilobytes, while it is still sending."""
 
     async def scene(client: WyomingClient) -> tuple[ReceivedEvents, int]:
@@ -178,7 +178,7 @@ def test_payloads_and_events_of_other_services_are_ignored(server: RunningServer
 
 
 @pytest.mark.slow
-def test_silent_client_times_out(folder_of: FolderOf) -> None:
+def test_silent_wyoming_client_times_out(folder_of: FolderOf) -> None:
     """The test uses a separate server with a short timeout."""
 
     async def scene(client: WyomingClient) -> ReceivedEvents:
@@ -192,7 +192,7 @@ def test_silent_client_times_out(folder_of: FolderOf) -> None:
         assert play(server, scene).last["code"] == "idle_timeout"
 
 
-async def test_connections_are_limited(server: RunningServer) -> None:
+async def test_wyoming_connections_are_limited(server: RunningServer) -> None:
     uri = uri_of(server)
     async with wyoming(uri) as one, wyoming(uri) as two, wyoming(uri) as three, wyoming(uri) as four:
         for client in (one, two, three, four):
@@ -267,7 +267,7 @@ async def test_new_runtime_takes_over_the_wyoming_port_of_the_old_runtime(folder
 
 
 @pytest.mark.slow
-async def test_requests_per_minute_are_limited(folder_of: FolderOf) -> None:
+async def test_wyoming_requests_per_minute_are_limited(folder_of: FolderOf) -> None:
     settings = ServerSettings(wyoming=ANY_PORT, requests_per_minute=2)
     with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
         uri = uri_of(server)
@@ -283,12 +283,12 @@ async def test_requests_per_minute_are_limited(folder_of: FolderOf) -> None:
 @pytest.mark.parametrize(
     "uri", ["10200", "http://127.0.0.1:10200", "tcp://127.0.0.1", "tcp://:1", "tcp://h:99999", "tcp://h:1/x"]
 )
-def test_invalid_address_is_refused_before_a_checkpoint_is_loaded(folder_of: FolderOf, uri: str) -> None:
+def test_invalid_wyoming_address_is_refused_before_a_checkpoint_is_loaded(folder_of: FolderOf, uri: str) -> None:
     with pytest.raises(InvalidSetting, match="tcp://HOST:PORT"):
         begun(uri)
 
 
-def test_used_port_is_refused() -> None:
+def test_used_wyoming_port_is_refused() -> None:
     with listen(ServerSettings(port=0)) as taken, pytest.raises(PortInUse):
         begun(f"tcp://127.0.0.1:{taken.getsockname()[1]}")
 

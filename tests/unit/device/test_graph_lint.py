@@ -95,7 +95,7 @@ def test_cpu_attention_cannot_be_captured_in_a_graph(speaker: Checkpoint) -> Non
         frame.next(torch.zeros(2, device=META, dtype=torch.int64))
 
 
-def test_lint_rejects_noise_generated_on_the_npu(npu: NpuDevice) -> None:
+def test_graph_lint_rejects_noise_generated_on_the_npu(npu: NpuDevice) -> None:
     """Older torch_npu versions cannot capture a bit shift, so the host computes the noise."""
     seed = torch.zeros(1, device=NPU, dtype=torch.int64)
     with pytest.raises(NotForGraphs, match="rshift"), torch.inference_mode(), linted(NPU):

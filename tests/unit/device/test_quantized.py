@@ -102,7 +102,7 @@ def test_quantized_product_is_batch_invariant(made: Made, shape: tuple[int, int]
 
 
 @ROUNDS_ROWS
-def test_rounded_rows_give_exact_integer_sums() -> None:
+def test_product_of_rounded_rows_has_exact_integer_sums() -> None:
     rounded = Int8.of(numbers(N, K, seed=1))
     product = DynamicInt8(rounded)
     rows = numbers(9, K)
@@ -134,7 +134,7 @@ def test_non_finite_row_affects_no_other_row_and_zeros_stay_zero(made: Made) -> 
     assert not product(rows)[1].isfinite().any()
 
 
-def test_weights_are_rounded_to_nearest() -> None:
+def test_quantized_weights_are_rounded_to_the_nearest_value() -> None:
     weight = numbers(N, K, seed=1)
     eight, four = Int8.of(weight), Int4.of(weight)
     assert ((eight.weight() - weight).abs() <= eight.scales[:, None] / 2 + MIN_SCALE).all()
@@ -155,7 +155,7 @@ def test_matrix_quantized_in_pieces_equals_the_matrix_quantized_at_once(dtype: t
 
 
 @pytest.mark.parametrize("kind", cpu_quantizations())
-def test_channel_of_zeros_has_scale_one(kind: Quantization) -> None:
+def test_weight_channel_of_zeros_has_quantization_scale_one(kind: Quantization) -> None:
     weight = numbers(N, K)
     weight[3] = 0
     assert not quantized_product(weight, kind)(numbers(2, K, seed=2))[:, 3].any()

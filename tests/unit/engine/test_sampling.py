@@ -112,7 +112,7 @@ def seeded_noise() -> Tensor:
 @pytest.mark.quick("default", "strong_penalty")
 @pytest.mark.slow
 @per_setting
-def test_sampled_codes_equal_the_reference(setting: dict[str, Any], seeded_noise: Tensor) -> None:
+def test_sampled_codes_equal_the_reference_implementation(setting: dict[str, Any], seeded_noise: Tensor) -> None:
     """The expected probabilities are those of the reference's logits processors."""
     scores = rules(setting, DRAWS)
     top_k = setting["top_k"] or VOCAB
@@ -122,7 +122,7 @@ def test_sampled_codes_equal_the_reference(setting: dict[str, Any], seeded_noise
 
 
 @per_setting
-def test_candidate_codes_equal_the_reference(setting: dict[str, Any]) -> None:
+def test_candidate_codes_equal_the_reference_implementation(setting: dict[str, Any]) -> None:
     """With noise that favours one code, each allowed code is sampled, and no other code."""
     probabilities = TRUTH[f"{setting['name']}_probabilities"]
     top_k = setting["top_k"] or VOCAB
@@ -132,7 +132,7 @@ def test_candidate_codes_equal_the_reference(setting: dict[str, Any]) -> None:
     assert np.array_equal(chosen, probabilities > 0)
 
 
-def test_comparison_detects_a_wrong_temperature(seeded_noise: Tensor) -> None:
+def test_comparison_with_the_reference_implementation_detects_a_wrong_temperature(seeded_noise: Tensor) -> None:
     (setting,) = (setting for setting in SETTINGS if setting["name"] == "default")
     words = level(DRAWS, temperature=setting["temperature"] * 1.1, top_k=setting["top_k"])
     drawn = sample_codes(rules(setting, DRAWS), words, seeded_noise)
@@ -239,7 +239,7 @@ def test_repetition_penalty_lowers_only_scores_of_seen_codes() -> None:
     assert scores.tolist() == [[1.0, -4.0, 0.0, 2.0, -2.0]]
 
 
-def test_ties_with_the_kth_score_are_kept() -> None:
+def test_codes_whose_score_equals_the_kth_score_are_kept() -> None:
     scores = torch.tensor([[3.0, 1.0, 2.0, 2.0, 2.0, 0.0]]).expand(6, -1)
     drawn = sample_codes(scores, level(6, top_k=2), 1e6 * torch.eye(6))
     assert drawn.tolist() == [0, 0, 2, 3, 4, 0]

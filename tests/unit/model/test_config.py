@@ -97,7 +97,7 @@ def test_invalid_speaker_id_is_refused(folder_of: FolderOf, tmp_path: Path, give
 
 
 @pytest.mark.parametrize("path", [("tts_pad_token_id",), ("talker_config", "codec_bos_id")], ids=".".join)
-def test_integral_float_is_accepted_as_id(folder_of: FolderOf, tmp_path: Path, path: tuple[str, ...]) -> None:
+def test_integral_float_is_accepted_as_token_id(folder_of: FolderOf, tmp_path: Path, path: tuple[str, ...]) -> None:
     source = folder_of("tiny", "base")
     value = json.loads((source / MODEL).read_text())
     for name in path:
@@ -106,7 +106,7 @@ def test_integral_float_is_accepted_as_id(folder_of: FolderOf, tmp_path: Path, p
     assert read_model_config(folder) == read_model_config(source)
 
 
-def test_byte_order_mark_is_accepted(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_config_file_with_a_byte_order_mark_is_accepted(folder_of: FolderOf, tmp_path: Path) -> None:
     source = folder_of("tiny", "base")
     folder = changed(source, tmp_path, MODEL, lambda _: None)
     for path in folder.rglob("*.json"):
@@ -174,7 +174,7 @@ def test_byte_order_mark_is_accepted(folder_of: FolderOf, tmp_path: Path) -> Non
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
 )
-def test_invalid_value_error_contains_the_value(
+def test_error_about_an_invalid_config_value_contains_the_value(
     folder_of: FolderOf, tmp_path: Path, file: str, value: Any, path: tuple[str, ...], words: str
 ) -> None:
     folder = changed(folder_of("tiny", "custom_voice"), tmp_path, file, put(value, *path))
@@ -246,27 +246,27 @@ def test_speaker_encoder_of_another_width_is_refused(folder_of: FolderOf, tmp_pa
     ],
     ids=["empty", "half", "list", "deep", "not_text"],
 )
-def test_file_without_a_json_object_is_reported(tmp_path: Path, content: str, words: str) -> None:
+def test_config_file_without_a_json_object_is_reported(tmp_path: Path, content: str, words: str) -> None:
     (tmp_path / "config.json").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(CheckpointInvalid, match=words):
         read_model_config(tmp_path)
 
 
-def test_directory_instead_of_a_file_is_reported(tmp_path: Path) -> None:
+def test_directory_instead_of_a_config_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "config.json").mkdir()
     with pytest.raises(CheckpointInvalid, match="cannot be read"):
         read_model_config(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
-def test_missing_file_error_contains_its_name(folder_of: FolderOf, tmp_path: Path, name: str) -> None:
+def test_error_about_a_missing_config_file_contains_its_name(folder_of: FolderOf, tmp_path: Path, name: str) -> None:
     folder = changed(folder_of("tiny", "custom_voice"), tmp_path, MODEL, lambda content: None)
     (folder / name).unlink()
     with pytest.raises(CheckpointMissing, match=name):
         read_model_config(folder)
 
 
-def test_unknown_fields_are_ignored(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_unknown_config_fields_are_ignored(folder_of: FolderOf, tmp_path: Path) -> None:
     source = folder_of("tiny", "custom_voice")
     change = put({"__reduce__": "os.system"}, "auto_map")
     assert read_model_config(changed(source, tmp_path, MODEL, change)) == read_model_config(source)
@@ -370,7 +370,7 @@ def test_preprocessor_that_changes_the_reference_audio_is_refused(
         read_speech_tokenizer_config(folder)
 
 
-def test_absent_and_null_fields_mean_the_same(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_absent_and_null_config_fields_mean_the_same(folder_of: FolderOf, tmp_path: Path) -> None:
     def change(content: dict[str, Any]) -> None:
         talker = content["talker_config"]
         del talker["head_dim"], content["tts_model_size"]

@@ -103,7 +103,7 @@ def decoded(network: NativeCode2Wav | TorchCode2Wav, codes: Tensor, sizes: Itera
 
 @pytest.mark.parametrize("sizes", [(FRAMES,), (1,), (2, 5)], ids=str)
 @pytest.mark.parametrize("rows", [1, 3])
-def test_audio_equals_the_pytorch_network(
+def test_native_code2wav_audio_equals_the_pytorch_network(
     readable: Code2Wav, network: NativeCode2Wav, level: None, rows: int, sizes: tuple[int, ...]
 ) -> None:
     codes = codes_of(readable, rows)

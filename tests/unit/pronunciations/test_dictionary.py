@@ -93,7 +93,7 @@ def test_invalid_dictionary_is_refused(wrong: dict[str, Any]) -> None:
 
 
 @given(st.binary(max_size=64) | st.text(max_size=64).map(str.encode))
-def test_arbitrary_bytes_only_raise_value_errors(data: bytes) -> None:
+def test_arbitrary_bytes_read_as_a_dictionary_raise_only_value_errors(data: bytes) -> None:
     for reader in (read, read_lexicon):
         with pytest.raises(ValueError, match=r"."):
             reader(data)
@@ -117,7 +117,7 @@ def test_lexicon_is_parsed_into_words() -> None:
     assert b"<grapheme>a &lt; b</grapheme>" in write_lexicon([Word("a \x01< b", "less")])
 
 
-def test_unusable_words_are_left_out_and_listed() -> None:
+def test_unusable_words_of_a_lexicon_are_left_out_and_listed() -> None:
     spoken = "<lexeme><grapheme>tomato</grapheme><phoneme>təmˈɑːtəʊ</phoneme></lexeme>"
     empty = "<lexeme><grapheme>void</grapheme><alias> </alias></lexeme><lexeme><grapheme/><alias>x</alias></lexeme>"
     lexicon = read_lexicon(LEXICON.replace("<lexeme>", f"{spoken}{empty}{spoken}<lexeme>", 1).encode())
@@ -132,7 +132,7 @@ def test_unusable_words_are_left_out_and_listed() -> None:
 
 
 @pytest.mark.parametrize("true", ["true", "1"])
-def test_preferred_alias_and_first_homograph_are_used(true: str) -> None:
+def test_preferred_alias_and_first_homograph_of_a_lexicon_are_used(true: str) -> None:
     homographs = "".join(f"<lexeme><grapheme>read</grapheme><alias>{said}</alias></lexeme>" for said in ("reed", "red"))
     preferred = LEXICON.replace("<alias>", f'<alias>You en</alias><alias prefer="{true}">').replace(
         "<lexeme>", homographs + "<lexeme>"

@@ -47,7 +47,7 @@ def test_dictionary_is_stored_found_changed_and_deleted(folder: DictionaryFolder
         folder.change(made.id, edit)
 
 
-def test_changes_by_another_process_are_seen(folder: DictionaryFolder) -> None:
+def test_dictionary_changes_by_another_process_are_seen(folder: DictionaryFolder) -> None:
     made = folder.add("Names", NGUYEN)
     assert folder.find(made.id) == made
     other = DictionaryFolder(folder.folder)
@@ -56,13 +56,13 @@ def test_changes_by_another_process_are_seen(folder: DictionaryFolder) -> None:
 
 
 @pytest.mark.parametrize("name", ["../secret", "", "x" * 32, "/etc/passwd", "0" * 31, "0" * 32])
-def test_id_is_never_used_as_a_path(folder: DictionaryFolder, name: str) -> None:
+def test_dictionary_id_is_never_used_as_a_path(folder: DictionaryFolder, name: str) -> None:
     folder.add("Names", NGUYEN)
     (folder.folder.parent / ("secret" + SUFFIX)).write_text("{}")
     assert folder.find(name) is None
 
 
-def test_damaged_files_are_ignored(folder: DictionaryFolder, tmp_path: Path) -> None:
+def test_damaged_dictionary_files_are_ignored(folder: DictionaryFolder, tmp_path: Path) -> None:
     made = folder.add("Names", NGUYEN)
     file = folder.folder / (made.id + SUFFIX)
     whole = file.read_bytes()
@@ -79,7 +79,7 @@ def test_damaged_files_are_ignored(folder: DictionaryFolder, tmp_path: Path) -> 
     assert folder.find(made.id) is None
 
 
-def test_concurrent_additions_are_all_kept(folder: DictionaryFolder) -> None:
+def test_dictionaries_that_are_added_concurrently_are_all_kept(folder: DictionaryFolder) -> None:
     made = folder.add("Names", ())
 
     def add(number: int) -> None:

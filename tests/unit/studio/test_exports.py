@@ -89,7 +89,7 @@ def test_export_balances_voices_and_keeps_whispers_quiet(client: httpx.Client) -
     assert abs(anna - whisper - 20) < 1.5  # The export keeps the difference in loudness between the two takes.
 
 
-def test_silence_is_not_amplified(client: httpx.Client) -> None:
+def test_export_does_not_amplify_silence(client: httpx.Client) -> None:
     quiet = np.zeros(24_000, "<i2").tobytes()
     assert got(client, [{"take": save(client, quiet)["id"]}], format="pcm", loudness_lufs=-16) == quiet
 
@@ -124,7 +124,7 @@ def test_bit_rate_of_an_export_can_be_chosen(client: httpx.Client) -> None:
     assert "only mp3" in refused(ask(client, clips, format="flac", bit_rate=64_000), 400, "invalid_config", "bit_rate")
 
 
-def test_subtitle_times_match_the_audio(client: httpx.Client) -> None:
+def test_times_of_exported_subtitles_match_the_audio(client: httpx.Client) -> None:
     ids = [save(client, pcm_of(1.25, 1), text="One\n--> two")["id"], save(client, pcm_of(0.5, 2), text="Drei")["id"]]
     clips = [{"take": ids[0]}, {"silence_s": 0.5}, {"take": ids[1], "line": 5}, {"take": ids[1], "line": 5}]
     answer = ask(client, clips, shape="srt", name="Sub")

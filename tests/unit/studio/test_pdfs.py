@@ -54,7 +54,7 @@ def test_numbered_headings_at_the_top_of_pages_are_not_running_titles() -> None:
     assert {note.code: note.count for note in document.notes} == {"headers": 4, "page_numbers": 4}
 
 
-def test_rows_are_joined_to_paragraphs_across_pages() -> None:
+def test_pdf_rows_are_joined_to_paragraphs_across_pages() -> None:
     first = [f"{ROW} and the har-", "bour was full of light, as on every day.", f"{ROW} and they", "sang until"]
     last = ["midnight. It is over.", f"{ROW}."]
     indented = [(60.0, 700.0, 11.0, f"{ROW}."), (72.0, 686.0, 11.0, f"{ROW}."), (60.0, 650.0, 11.0, "After a gap.")]
@@ -67,7 +67,7 @@ def test_rows_are_joined_to_paragraphs_across_pages() -> None:
     assert paragraphs(pdf([indented])) == [[f"{ROW}.", f"{ROW}.", "After a gap."]]
 
 
-def test_chapters_begin_at_outline_entries_or_headings() -> None:
+def test_pdf_chapters_begin_at_outline_entries_or_headings() -> None:
     names = ("One", "", "Two", "")
     texts = [[f"{ROW} on a {day}.", f"{ROW}.", f"{day} was cold."] for day in ("Monday", "Tuesday", "Friday", "Sunday")]
     pages = [book_page(at, text, heading=name) for at, (name, text) in enumerate(zip(names, texts, strict=True), 1)]
@@ -81,7 +81,7 @@ def test_chapters_begin_at_outline_entries_or_headings() -> None:
     ]
 
 
-def test_superscript_numbers_are_footnote_marks() -> None:
+def test_superscript_numbers_in_a_pdf_are_footnote_marks() -> None:
     row: list[Placed] = [(60, 700, 12, "They sang songs"), (150, 705, 7, "4"), (158, 700, 12, "for hours.")]
     document = read(pdf([row]))
     assert document.chapters[0].paragraphs == ["They sang songs for hours."]
@@ -96,12 +96,12 @@ def test_superscript_numbers_are_footnote_marks() -> None:
         (b"%PDF-1.7\n" + bytes(1000), DAMAGED),
     ],
 )
-def test_scanned_and_damaged_files_are_refused_with_a_message(data: bytes, reason: str) -> None:
+def test_scanned_and_damaged_pdfs_are_refused_with_a_message(data: bytes, reason: str) -> None:
     with pytest.raises(UnreadableError, match=reason):
         read(data)
 
 
-def test_pages_without_text_are_counted() -> None:
+def test_pdf_pages_without_text_are_counted() -> None:
     document = read(pdf([[(60, 700, 11, f"{ROW}.")], []], picture=True))
     assert [(note.code, note.examples) for note in document.notes] == [("pictures", ["page 2"])]
 
@@ -115,7 +115,7 @@ def test_pages_without_text_are_counted() -> None:
         ("", "one \\001\\021 two", "one two", 2),
     ],
 )
-def test_glyphs_without_a_character_are_counted(names: str, text: str, read_as: str, lost: int) -> None:
+def test_pdf_glyphs_without_a_character_are_counted(names: str, text: str, read_as: str, lost: int) -> None:
     data = pdf([[(72, 700, 12, "Words.")]]).replace(b"(Words.)", b"(" + text.encode() + b")")
     encoding = f"<</Differences[65 {names}]>>" if names else "/WinAnsiEncoding"
     data = data.replace(b"/Encoding/WinAnsiEncoding", b"/Encoding" + encoding.encode())
@@ -143,7 +143,7 @@ def test_glyphs_without_a_character_are_counted(names: str, text: str, read_as: 
         ("UniKS-UTF16-H", "utf-16-be", "한국어 글자 test"),
     ],
 )
-def test_fonts_with_predefined_encodings_are_read(encoding: str, codec: str, text: str) -> None:
+def test_pdf_fonts_with_predefined_encodings_are_read(encoding: str, codec: str, text: str) -> None:
     font = f"<</Type/Font/Subtype/Type0/BaseFont/X/Encoding/{encoding}/DescendantFonts[4 0 R]>>"
     of_glyphs = "<</Type/Font/Subtype/CIDFontType0/BaseFont/X/DW 1000>>"
     data = text.encode(codec)
@@ -154,7 +154,7 @@ def test_fonts_with_predefined_encodings_are_read(encoding: str, codec: str, tex
     assert document.notes == []
 
 
-def test_values_of_form_fields_are_read_where_they_are_shown() -> None:
+def test_values_of_pdf_form_fields_are_read_where_they_are_shown() -> None:
     labels = [(60, 700, "Name"), (300, 700, "Town"), (60, 670, "Agreed"), (60, 600, "Thank you.")]
     content = "\n".join(f"BT /F 11 Tf {x} {y} Td ({text}) Tj ET" for x, y, text in labels)
     fields = [
@@ -180,7 +180,7 @@ def test_values_of_form_fields_are_read_where_they_are_shown() -> None:
     assert {note.code: note.count for note in document.notes} == {"symbols": 1, "damaged": 1}
 
 
-def test_a_long_book_is_read_in_linear_time() -> None:
+def test_long_pdf_is_read_in_linear_time() -> None:
     began = time.process_time()
     found = paragraphs(pdf([book_page(number, [ROW] * 40) for number in range(300)]))
     assert sum(map(len, found[0])) > 700_000

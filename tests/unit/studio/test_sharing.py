@@ -143,14 +143,14 @@ def test_only_the_owner_creates_lists_and_revokes_a_link(
 @pytest.mark.parametrize(
     "token", ["", "a", "a" * 42, "a" * 44, "%00" * 43, "..%2f..%2fstudio", "' OR 1=1 --", "_" * 4000]
 )
-def test_invalid_token_is_not_found(owner: httpx.Client, anybody: httpx.Client, token: str) -> None:
+def test_invalid_share_token_is_not_found(owner: httpx.Client, anybody: httpx.Client, token: str) -> None:
     shared(owner)
     answer = anybody.get(f"/shared/{token}")
     assert answer.status_code == 404
     assert "<audio" not in answer.text
 
 
-def test_too_many_concurrent_downloads_get_retry_after(
+def test_too_many_concurrent_downloads_of_shared_files_get_retry_after(
     owner: httpx.Client, anybody: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, link = shared(owner)

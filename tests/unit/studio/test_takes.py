@@ -200,7 +200,7 @@ def test_takes_of_a_script_are_listed_separately(client: httpx.Client) -> None:
     assert page(script="river") == []
 
 
-def test_pages_do_not_shift_while_takes_change(client: httpx.Client) -> None:
+def test_pages_of_the_take_list_do_not_shift_while_takes_change(client: httpx.Client) -> None:
     ids = [save(client, pcm_of(0.1))["id"] for _ in range(4)]
     first = client.get("/studio/takes", params={"limit": 2}).json()
     save(client, pcm_of(0.1))
@@ -209,7 +209,7 @@ def test_pages_do_not_shift_while_takes_change(client: httpx.Client) -> None:
     assert [take["id"] for take in second["takes"]] == [ids[1], ids[0]]
 
 
-def test_update_changes_only_the_given_fields(client: httpx.Client) -> None:
+def test_update_of_a_take_changes_only_the_given_fields(client: httpx.Client) -> None:
     record = save(client, tags=["one"], notes="before")
     path = f"/studio/takes/{record['id']}"
     changed = client.patch(path, json={"name": " Take two ", "favourite": True}).json()
@@ -283,7 +283,7 @@ def test_unknown_format_error_lists_the_available_formats(client: httpx.Client) 
     assert "wav, mp3, flac, opus, pcm" in refused(answer, 400, "unsupported_format", "format")
 
 
-def test_foreign_origin_may_not_write(client: httpx.Client) -> None:
+def test_foreign_origin_may_not_change_takes(client: httpx.Client) -> None:
     record = save(client)
     answer = client.delete(f"/studio/takes/{record['id']}", headers={"origin": "http://evil.example"})
     refused(answer, 403, "origin_refused")

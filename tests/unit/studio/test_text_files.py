@@ -164,7 +164,7 @@ def test_encoding_detection_samples_the_non_ascii_parts_of_a_large_text() -> Non
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "base64", "no-such-name", "cp65001x"])
-def test_wrong_encoding_is_refused(encoding: str) -> None:
+def test_wrong_encoding_chosen_for_a_text_file_is_refused(encoding: str) -> None:
     with pytest.raises(values.UnreadableError, match="choose another one"):
         read(b"caf\xe9", encoding=encoding)
 
@@ -244,7 +244,7 @@ def test_unicode_and_old_line_separators_end_lines() -> None:
     assert paragraphs == ["One.\nTwo.", "Three.\nFour.\nFive.", "Six."]
 
 
-def test_table_is_read_unchanged() -> None:
+def test_table_in_a_text_file_is_read_unchanged() -> None:
     table = "wört,said\r\n12,twelve\r\n\r\n13,a 00:01 --> 00:02\r\n"
     assert read_text(table.encode("cp1252"), as_is=True).chapters[0].paragraphs == [table.replace("\r\n", "\n")]
 

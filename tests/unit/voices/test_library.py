@@ -259,7 +259,7 @@ def test_name_is_never_used_as_a_path(library: Library, folder: Path, name: str)
 
 
 @pytest.mark.parametrize("address", ["../x", "..", "/etc/passwd", "x" * 300, "a\x00b", "\ud800", ""])
-def test_id_is_never_used_as_a_path(library: Library, address: str) -> None:
+def test_voice_id_is_never_used_as_a_path(library: Library, address: str) -> None:
     library.add(create_voice())
     assert library.find(address) is None
     for work in (library.reference, library.export, library.delete):
@@ -414,7 +414,7 @@ def test_many_new_files_do_not_block_a_reader(library: Library, folder: Path) ->
     assert len(opened(folder).cards()) == 1 + 3 * MAX_READS_PER_CALL  # At the start, all files are read.
 
 
-def test_changes_by_another_process_are_seen(library: Library, folder: Path) -> None:
+def test_voice_changes_by_another_process_are_seen(library: Library, folder: Path) -> None:
     other = opened(folder)
     for turn in range(20):
         card = other.add(create_voice(f"Clara {turn}"))

@@ -84,7 +84,7 @@ def test_samples_on_the_16_bit_grid_are_preserved_exactly() -> None:
 SMALL = write_voice(create_voice(prompts={"abc": create_prompt()}, reference=np.arange(50, dtype=np.int16)))
 
 
-def test_change_of_any_byte_is_detected() -> None:
+def test_change_of_any_byte_of_a_voice_file_is_detected() -> None:
     for place in range(len(SMALL)):
         for flip in (0x01, 0x20, 0x80):
             data = bytearray(SMALL)
@@ -96,7 +96,7 @@ def test_change_of_any_byte_is_detected() -> None:
             raise AssertionError(f"byte {place} of {len(SMALL)} may change: {read.name}")
 
 
-def test_truncation_at_any_position_is_detected() -> None:
+def test_truncation_of_a_voice_file_at_any_position_is_detected() -> None:
     for length in range(len(SMALL)):
         with pytest.raises(VoiceFileInvalid):
             read_voice(SMALL[:length])
@@ -106,7 +106,7 @@ def test_truncation_at_any_position_is_detected() -> None:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=400), st.integers(0, len(SMALL)), st.integers(0, 40))
-def test_arbitrary_bytes_are_refused(rubbish: bytes, place: int, gone: int) -> None:
+def test_arbitrary_bytes_are_refused_as_a_voice_file(rubbish: bytes, place: int, gone: int) -> None:
     for data in (rubbish, SMALL[:place] + rubbish + SMALL[place + gone :]):
         if data != SMALL:
             with pytest.raises(VoiceFileInvalid):
@@ -186,7 +186,7 @@ def test_invalid_voice_with_a_valid_checksum_is_refused(changes: dict[str, Any])
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
-def test_malicious_file_is_refused(bomb: dict[str, str]) -> None:
+def test_malicious_voice_file_is_refused(bomb: dict[str, str]) -> None:
     with pytest.raises(VoiceFileInvalid):
         read_voice(create_voice_file(create_voice(), **bomb))
 
@@ -204,12 +204,12 @@ def test_malicious_file_is_refused(bomb: dict[str, str]) -> None:
         bytes(MAX_BYTES + 1),
     ],
 )
-def test_files_of_other_formats_are_refused(data: bytes) -> None:
+def test_files_of_other_formats_are_refused_as_voice_files(data: bytes) -> None:
     with pytest.raises(VoiceFileInvalid):
         read_voice(data)
 
 
-def test_duplicate_key_is_refused() -> None:
+def test_voice_file_with_a_duplicate_key_is_refused() -> None:
     end = 8 + int.from_bytes(SMALL[:8], "little")
     text = SMALL[8:end].rstrip()[:-1] + b',"__metadata__":{}}'
     with pytest.raises(VoiceFileInvalid, match="JSON"):
@@ -261,7 +261,7 @@ def test_names_in_any_alphabet_are_accepted(name: str) -> None:
     assert checked_name(name) == name
 
 
-def test_equivalent_names_have_one_key() -> None:
+def test_equivalent_voice_names_have_one_key() -> None:
     for one, other in [("Clara", "CLARA"), ("straße", "STRASSE"), ("Ａ", "a"), ("Zoë", "Zoe\u0308"), ("ﬁn", "FIN")]:
         assert name_key(checked_name(one)) == name_key(checked_name(other))
     assert name_key("Clara") != name_key("Klara")

@@ -41,7 +41,7 @@ def test_only_files_needed_by_the_runtime_are_selected() -> None:
     assert (sorted(choice.ignored), choice.missing) == (sorted(others), ())
 
 
-def test_shards_are_those_named_by_the_index() -> None:
+def test_weight_shards_are_those_named_by_the_index() -> None:
     named = {"a": "talker-1.safetensors", "b": "talker-2.safetensors", "c": "talker-1.safetensors"}
     choice = chosen(
         *ROOT, INDEX, "talker-1.safetensors", "talker-2.safetensors", "model-3.safetensors", *SPEECH, **named

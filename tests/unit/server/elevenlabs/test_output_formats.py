@@ -30,21 +30,21 @@ def seconds(form: OutputFormat, data: bytes) -> float:
         return sum(frame.samples for frame in file.decode(audio=0)) / form.rate
 
 
-def test_default_format_is_in_the_list() -> None:
+def test_default_elevenlabs_format_is_in_the_list() -> None:
     assert DEFAULT in OUTPUT_FORMATS
     assert len(OUTPUT_FORMATS) == 28
     assert all(form.name == name for name, form in OUTPUT_FORMATS.items())
 
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
-def test_every_format_keeps_the_duration(name: str) -> None:
+def test_every_elevenlabs_format_keeps_the_duration(name: str) -> None:
     form = OUTPUT_FORMATS[name]
     assert form.media_type.startswith("audio/")
     assert seconds(form, written(form.writer(whole=True))) == pytest.approx(SECONDS, abs=0.12)
 
 
 @pytest.mark.parametrize("name", ["pcm_24000", "pcm_8000", "ulaw_8000", "mp3_22050_32", "wav_16000"])
-def test_every_format_supports_speed(name: str) -> None:
+def test_every_elevenlabs_format_supports_speed(name: str) -> None:
     form = OUTPUT_FORMATS[name]
     assert seconds(form, written(form.writer(1.25, whole=True))) == pytest.approx(SECONDS / 1.25, abs=0.12)
 

@@ -103,7 +103,7 @@ def test_temperature_zero_error_suggests_do_sample_false(field: str, value: floa
 
 
 @pytest.mark.parametrize("kind", [None, 1, ["ping"], {"ping": 1}])
-def test_non_string_type_is_refused(kind: object) -> None:
+def test_message_type_that_is_not_a_string_is_refused(kind: object) -> None:
     with pytest.raises(InvalidConfig):
         parse({"type": kind})
 
