@@ -95,7 +95,7 @@ class OpenRequests:
         count = Counter(foreground.values())
         ready = [
             ticket
-            # Among callers with the same number of requests, the newest request comes first.
+            # If several callers have the same number of requests, the newest of their requests is chosen.
             for ticket in reversed(foreground)
             if not (self._by_ticket[ticket].has_begun or entry.waiting.is_unready(ticket))
         ]

@@ -34,7 +34,8 @@ def follow(file: Path) -> None:
 def main() -> int:
     follow(Path(os.environ[FILE]))
     if sys.argv[1:2] == ["runtime"]:
-        os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # The engine needs the patched clock too.
+        # The engine must run in this process, because it also needs the patched clock.
+        os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")
         from runtime.cli import main as runtime
 
         return runtime()

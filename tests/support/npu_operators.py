@@ -36,7 +36,8 @@ class Operator:
         self._function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with _disable_current_modes():  # The driver must not check the PyTorch operators in this function.
+        # Disable the checks of the simulated driver, because this function computes with PyTorch operators.
+        with _disable_current_modes():
             return self._function(*args, **kwargs)
 
     def __str__(self) -> str:

@@ -84,7 +84,7 @@ export class Recorder {
   /** Release the microphone and return the recorded samples (mono, 24 kHz). @returns {Promise<Int16Array>} */
   async stop() {
     const { stream, context } = this;
-    // `open` was not called.
+    // There is no recording, because `open` was not called.
     if (!stream || !context) return new Int16Array();
     for (const track of stream.getTracks()) track.stop();
     const rate = context.sampleRate;

@@ -74,7 +74,7 @@ export class Maker extends EventTarget {
     /** @type {Map<string, Error>} */
     this.errors = new Map();
     /**
-     * Segments of lines, the values from which they were made, and replaced words.
+     * Segments of each line, the values from which they were computed, and replaced words.
      *
      * @type {WeakMap<Line, {source: unknown[], stretches: Segment[], replaced: number}>}
      */

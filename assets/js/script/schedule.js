@@ -80,7 +80,7 @@ const MAX_PACE = 2;
  * @returns {Clip[]}
  */
 export function clipsOf(script, maker) {
-  /** Samples of the complete takes by voice. @type {Map<string, PlacedSegment['pace']>} */
+  /** Actual and expected number of samples of the complete takes, by voice. @type {Map<string, PlacedSegment['pace']>} */
   const paces = new Map();
   /** @param {import('./making.js').Segment} segment @returns {PlacedSegment} */
   const read = (segment) => {
@@ -124,7 +124,7 @@ function isReceiving(take) {
   return 'isReceiving' in take && take.isReceiving;
 }
 
-/** Expected number of samples of segments. @type {WeakMap<import('./making.js').Segment, number>} */
+/** Expected number of samples by segment. @type {WeakMap<import('./making.js').Segment, number>} */
 const known = new WeakMap();
 
 /** Return the expected number of samples of a segment. @param {import('./making.js').Segment} segment */

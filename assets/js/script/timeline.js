@@ -45,7 +45,7 @@ export class Timeline {
     this.clips = [];
     this.samples = 0;
     this.loudest = 1;
-    /** Highest level of each text with encoded levels. @type {Map<string, number>} */
+    /** Highest audio level, by text with encoded levels. @type {Map<string, number>} */
     this.peaks = new Map();
     // Cached width and scroll position in pixels, because reading them would force a layout.
     this.width = 0;

@@ -72,7 +72,7 @@ function isInWord(text, at) {
 /** Speech that is generated while the user types in the Speak room. */
 export class TypedSpeech {
   isOn = false;
-  /** Last take, or null. @type {import('../player/take.js').Take|null} */
+  /** Last take of typed text, or null. @type {import('../player/take.js').Take|null} */
   take = null;
   /** Text of the field after the last edit. */
   lastText = '';

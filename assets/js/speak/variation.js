@@ -25,9 +25,9 @@ export class Variation {
     this.now = /** @type {HTMLElement} */ (root.querySelector('#vw-variation-now'));
     this.reset = /** @type {HTMLButtonElement} */ (root.querySelector('#vw-as-model'));
     this.sliders = /** @type {HTMLInputElement[]} */ ([...root.querySelectorAll('[data-sampling]')]);
-    /** Settings that differ from the defaults. @type {Object<string, number>} */
+    /** Sampling settings that differ from the defaults. @type {Object<string, number>} */
     this.sampling = {};
-    /** Defaults of the checkpoint. @type {Object<string, number|null>} */
+    /** Default sampling settings of the checkpoint. @type {Object<string, number|null>} */
     this.defaults = {};
     this.seed.oninput = () => (this.lock.checked = this.seed.value !== '');
     root.oninput = () => this.paint();

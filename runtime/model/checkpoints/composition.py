@@ -29,7 +29,7 @@ class Composition:
 
     content: dict[str, Any]  # Content of config.json with the speakers of all adapters.
     config: ModelConfig
-    # Rows of codec_embedding from adapters, or None if at most one adapter is merged into all tensors.
+    # Rows of codec_embedding from several adapters, or None if at most one adapter is merged into all tensors.
     rows: PlacedRows | None = None
     # Names of speakers, by the name of the adapter or base to which they belong.
     speakers: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -157,7 +157,7 @@ class StreamingNormalizer:
 
     def __init__(self) -> None:
         self.pending = ""  # Text whose normalized form may still change.
-        self._before = ""  # Character before `pending`.
+        self._before = ""  # Last character before the text in `pending`.
 
     def feed_text(self, text: str) -> str:
         """Append text, and return the next part of the normalized text.

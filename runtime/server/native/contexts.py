@@ -42,7 +42,7 @@ class NativeUtterance(Utterance[SessionConfig]):
     turns: deque[ReadyTurn] = field(default_factory=deque)
     turn_pause_samples: int = 0
     turn_ends: list[Finished] = field(default_factory=list)
-    busy_until: float | None = None  # Time at which a turn is submitted again, because the engine was busy.
+    busy_until: float | None = None  # Time at which a refused turn is submitted again, or None.
     retries_until: float = 0.0
 
     @property

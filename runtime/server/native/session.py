@@ -161,7 +161,8 @@ class NativeSession(Dialect[NativeUtterance]):
 
     def _done(self, name: str) -> None:
         utterance = self._taking_text(name, "input.done")
-        self._muted.forget(name)  # The context `name` may have been refused before.
+        # Accept messages for this name again, because an earlier context with the name may have been refused.
+        self._muted.forget(name)
         if utterance is not None:
             utterance.finish()
 

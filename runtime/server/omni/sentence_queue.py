@@ -54,7 +54,8 @@ class Sentence(Utterance[OmniConfig]):
     is_over: bool = False  # True if the engine has finished the sentence.
     is_announced: bool = False
     has_begun: bool = False  # True if the engine has given the sentence a slot.
-    # False if the engine refused the sentence during the previous sentence. It is then submitted after that sentence.
+    # False if the engine has refused the sentence while the previous sentence was spoken. The sentence is then
+    # submitted after the previous one.
     may_go_ahead: bool = True
     # Audio that is sent when all earlier sentences are sent, or when the audio file is complete.
     unsent: list[bytes] = field(default_factory=list)

@@ -400,8 +400,8 @@ class OmniSession(Dialect[Sentence]):
 
     def _break(self, sentence: Sentence, error: SpeechError) -> None:
         if sentence is not self._queue.head and isinstance(error, Busy) and not sentence.samples:
-            # The engine has no free slot during the previous sentence. This sentence is submitted again when it becomes
-            # the first in the queue.
+            # The engine has no free slot while the previous sentence is spoken. This sentence is submitted again when
+            # it becomes the first in the queue.
             sentence.is_submitted = False
             sentence.is_end_sent = False
             sentence.may_go_ahead = False
