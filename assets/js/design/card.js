@@ -62,7 +62,6 @@ export class TakeCard extends Emitter {
     this.word = find('.vw-design-take-word');
     this.kept = find('.vw-design-take-kept');
     this.nameLabel = find('.vw-design-take-naming');
-    this.acts = find('.vw-design-take-acts');
     this.buttons = getElements(this.element, '[data-act]', HTMLButtonElement);
     this.wave = new TakeWaveform(getElement(this.element, 'canvas', HTMLCanvasElement));
     this.favourite = false;

@@ -14,7 +14,6 @@ export class TakeMenu {
    * @param {{again: (card: import('./card.js').TakeCard) => void, drop: (card: import('./card.js').TakeCard) => void}} acts
    */
   constructor(root, t, { again, drop }) {
-    this.root = root;
     this.t = t;
     /** @type {import('./card.js').TakeCard|null} */
     this.card = null;

@@ -49,7 +49,6 @@ const WORDS = {
   lower: { en: 'lower in pitch', zh: '音调更低' },
 };
 
-export const CHANGES = /** @type {Change[]} */ (Object.keys(WORDS));
 
 /**
  * Return a description with one more attribute, such as "warmer".

@@ -22,7 +22,6 @@ export class TakeSelection {
    * @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio
    */
   constructor(root, studio) {
-    this.root = root;
     this.studio = studio;
     this.list = getElement(root, '#vw-takes-list');
     this.toggle = getElement(root, '#vw-takes-select');

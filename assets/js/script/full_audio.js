@@ -140,7 +140,6 @@ export class FullAudio extends EventTarget {
   record = null;
   metrics = null;
   stopReason = null;
-  error = null;
   /** @type {{arrivedAt: number, samples: number}[]} */
   arrivals = [];
   /** @type {import('../player/take.js').Timing} */

@@ -45,11 +45,6 @@ export function writePause(seconds) {
   return `[pause ${Number(seconds.toFixed(2))}s]`;
 }
 
-/** Return true if a parsed line contains text to speak. @param {Part[]} parts */
-export function speaks(parts) {
-  return parts.some(({ text }) => text);
-}
-
 /**
  * Parse the length of a pause tag.
  *

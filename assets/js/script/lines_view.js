@@ -43,8 +43,6 @@ export class LinesView {
     this.chosen = null;
     /** @type {string|null} */
     this.dragged = null;
-    /** Id of the requested animation frame that shows the state of all lines. @type {number|undefined} */
-    this.frame = undefined;
     /** @type {number|undefined} */
     this.rendering = undefined;
     list.addEventListener('focusin', () => this.onChosen(this.focused()));
@@ -152,18 +150,7 @@ export class LinesView {
     return view;
   }
 
-  /**
-   * Show the current state of all lines in the next animation frame.
-   *
-   * Several calls before this frame have the effect of one call.
-   */
-  showSoon() {
-    this.frame ??= requestAnimationFrame(() => this.show());
-  }
-
   show() {
-    if (this.frame) cancelAnimationFrame(this.frame);
-    this.frame = undefined;
     const count = this.script.lines.length;
     this.script.lines.forEach((line, index) => {
       const view = this.views.get(line.id);

@@ -18,7 +18,6 @@ export class Variation {
    * @param {HTMLDetailsElement} root @param {(key: string, values?: Object<string, any>) => string} t
    */
   constructor(root, t) {
-    this.root = root;
     this.t = t;
     this.seed = /** @type {HTMLInputElement} */ (root.querySelector('#vw-seed'));
     this.lock = /** @type {HTMLInputElement} */ (root.querySelector('#vw-lock'));
