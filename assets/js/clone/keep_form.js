@@ -1,7 +1,7 @@
 /** Form that saves a recording as a voice, and the fields of its request. */
 
 import { api, errorOf } from '../common/api.js';
-import { Emitter, getElement } from '../common/elements.js';
+import { Emitter, getElement, onSubmit } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { Take } from '../player/take.js';
 
@@ -158,10 +158,7 @@ export class KeepForm extends Emitter {
     this.consent = getElement(root, '#vw-clone-consent', HTMLInputElement);
     this.blend = getElement(root, '#vw-clone-blend', HTMLInputElement);
     this.button = getElement(root, '#vw-clone-keep-button', HTMLButtonElement);
-    this.form.onsubmit = (event) => {
-      event.preventDefault();
-      this.submit();
-    };
+    onSubmit(this.form, () => this.submit());
   }
 
   /** Clear the name and both consents, because the next recording may be of another speaker. */

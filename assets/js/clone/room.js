@@ -7,7 +7,7 @@
 import { api } from '../common/api.js';
 import { getElement } from '../common/elements.js';
 import { fillLanguages } from '../common/fields.js';
-import { acceptDrops } from '../common/files.js';
+import { acceptFiles } from '../common/files.js';
 import { translateMessage } from '../common/server_messages.js';
 import { AudioChecks } from './audio_checks.js';
 import { RecordingIntake, SavedState } from './intake.js';
@@ -38,7 +38,6 @@ export class CloneRoom {
     this.studio = studio;
     this.xvector = getElement(root, '#vw-clone-xvector', HTMLInputElement);
     this.language = getElement(root, '#vw-clone-language', HTMLSelectElement);
-    this.file = getElement(root, '#vw-clone-file', HTMLInputElement);
     this.transcriptWarning = getElement(root, '#vw-clone-same');
     this.say = getElement(root, '#vw-clone-say');
     this.trying = getElement(root, '#vw-clone-try', HTMLDetailsElement);
@@ -80,12 +79,7 @@ export class CloneRoom {
 
   listen() {
     const { studio, microphone, steps } = this;
-    this.file.onchange = () => {
-      const [file] = this.file.files ?? [];
-      if (file) this.intake.upload(file);
-      this.file.value = ''; // Clear the field. Otherwise, selecting the same file again would fire no change event.
-    };
-    acceptDrops(this.find('card'), ([file]) => file && this.intake.upload(file));
+    acceptFiles(getElement(this.root, '#vw-clone-file', HTMLInputElement), ([file]) => file && this.intake.upload(file), this.find('card'));
     microphone.addEventListener('begun', () => {
       this.showError('ref_audio', '');
       studio.stage.pause();

@@ -254,8 +254,7 @@ export class Transcript {
     const before = this.feature.model?.state;
     if (method === 'POST') room.showError('ref_text', '');
     try {
-      const response = await api.request(`${PATH}/model`, { method, headers: { 'x-host-key': studio.realVoices.key } });
-      studio.me.features.transcribe = await response.json();
+      studio.me.features.transcribe = await api.asHost(studio.realVoices.key, `${PATH}/model`, { method });
     } catch (error) {
       room.showError('ref_text', errorOf(error).message);
     }

@@ -130,6 +130,8 @@ export const api = {
   delete: (path) => send('DELETE', path),
   /** @param {string} path @param {FormData} data @param {string} [method] */
   form: async (path, data, method = 'POST') => (await request(path, { method, body: data })).json(),
+  /** @param {string} key key of the host, or '' @param {string} path @param {RequestInit} [options] */
+  asHost: async (key, path, options) => (await request(path, { ...options, headers: key ? [['x-host-key', key]] : [] })).json(),
   /** @param {string} path @param {RequestInit} [options] @returns {Promise<Blob>} */
   blob: async (path, options) => (await request(path, options)).blob(),
   address,

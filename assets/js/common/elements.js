@@ -98,6 +98,14 @@ export function setAttributes(element, values) {
   }
 }
 
+/** Run an action when a form is submitted, instead of loading a page. @param {HTMLElement} form @param {() => void} action */
+export function onSubmit(form, action) {
+  form.onsubmit = (event) => {
+    event.preventDefault();
+    action();
+  };
+}
+
 // --- Events with a typed detail for each event name.
 
 /**

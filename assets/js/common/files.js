@@ -1,4 +1,4 @@
-/** Helpers for files: valid names, SHA-256 digests, drag and drop, and downloads. */
+/** Helpers for files: valid names, SHA-256 digests, choosing and dropping, and downloads. */
 
 // --- File names that are valid on every system, as in runtime/shared/file_names.py. All functions are pure.
 
@@ -45,16 +45,25 @@ export async function digestOf(blob) {
   return [...new Uint8Array(sum)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-// --- Files that are dropped on an element, which is highlighted during the drag (`vw-drop`).
+// --- Files that the user chooses, or drops on an element, which is highlighted during the drag (`vw-drop`).
 
 /**
- * Let the user drop files on an element.
+ * Let the user choose files with an input element, or drop them on another element.
  *
- * `onFiles` receives the dropped files.
- *
- * @param {HTMLElement} element @param {(files: File[]) => void} onFiles
+ * @param {HTMLInputElement} input @param {(files: File[]) => void} onFiles receives the files
+ * @param {HTMLElement} [place] element on which files can be dropped
  */
-export function acceptDrops(element, onFiles) {
+export function acceptFiles(input, onFiles, place) {
+  input.onchange = () => {
+    const files = [...(input.files ?? [])];
+    input.value = ''; // Clear the field. Otherwise, choosing the same file again would fire no change event.
+    onFiles(files);
+  };
+  if (place) acceptDrops(place, onFiles);
+}
+
+/** Let the user drop files on an element. @param {HTMLElement} element @param {(files: File[]) => void} onFiles */
+function acceptDrops(element, onFiles) {
   /** @param {boolean} on */
   const hover = (on) => element.classList.toggle('vw-drop', on);
   element.ondragover = (event) => {

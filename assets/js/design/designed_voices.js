@@ -1,7 +1,7 @@
 /** List of voices that were saved in the Design room, and a form that blends two voices. */
 
 import { errorOf } from '../common/api.js';
-import { getElements, createElement, getElement } from '../common/elements.js';
+import { getElements, createElement, getElement, onSubmit } from '../common/elements.js';
 import { FieldError, fillSelect, speakerTitle } from '../common/fields.js';
 import { MIN_REFERENCE_S } from './keep_form.js';
 
@@ -129,10 +129,7 @@ export class BlendForm {
     this.first.onchange = this.second.onchange = () => this.change();
     this.share.oninput = () => this.change();
     getElement(root, '#vw-blend-hear').onclick = () => this.playBlend();
-    getElement(root, '#vw-blend form', HTMLFormElement).onsubmit = (event) => {
-      event.preventDefault();
-      this.saveBlend();
-    };
+    onSubmit(getElement(root, '#vw-blend form'), () => this.saveBlend());
   }
 
   /** Fill both selectors with all voices that are available. */

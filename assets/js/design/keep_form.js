@@ -1,7 +1,7 @@
 /** Form that saves a take as a voice, and warns if the take is too short to clone. */
 
 import { errorOf } from '../common/api.js';
-import { Emitter, getElement } from '../common/elements.js';
+import { Emitter, getElement, onSubmit } from '../common/elements.js';
 import { newVoiceName } from './names.js';
 
 /**
@@ -64,10 +64,7 @@ export class DesignKeepForm extends Emitter {
      * After the running save, the form is submitted once more with its new content.
      */
     this.isResubmitted = false;
-    this.form.onsubmit = (event) => {
-      event.preventDefault();
-      this.save();
-    };
+    onSubmit(this.form, () => this.save());
     this.form.onkeydown = (event) => {
       if (event.key !== 'Escape') return;
       event.stopPropagation(); // Escape closes only the form and does not also stop playback.

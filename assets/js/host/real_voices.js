@@ -96,10 +96,7 @@ export class RealVoices {
    * @param {string} [path] @param {string} [method] @param {Object<string, any>} [json] @returns {Promise<any>}
    */
   async send(path = '', method = 'GET', json) {
-    /** @type {Record<string, string>} */
-    const headers = this.key ? { 'x-host-key': this.key } : {};
-    const response = await this.studio.api.request(PATH + path, { method, headers, body: json && JSON.stringify(json) });
-    return response.json();
+    return this.studio.api.asHost(this.key, PATH + path, { method, body: json && JSON.stringify(json) });
   }
 
   /** Load the state of the download, and repeat this while the state may change. */

@@ -1,7 +1,7 @@
 /** Host room of the page: state, metrics, settings and checkpoints of the server. */
 
 import { StudioError } from '../common/api.js';
-import { createElement, getElement } from '../common/elements.js';
+import { createElement, getElement, onSubmit } from '../common/elements.js';
 import { translateMessage } from '../common/server_messages.js';
 import { Figures } from './figures.js';
 
@@ -65,8 +65,8 @@ export class HostRoom {
     this.voiceProblems = getElement(root, '#vw-host-voice-problems');
     this.wyoming = getElement(root, '#vw-host-wyoming');
     const key = getElement(root, '#vw-host-key', HTMLInputElement);
-    this.keyForm.onsubmit = (event) => this.sendKey(event, key.value);
-    getElement(root, '#vw-host-load').onsubmit = (event) => this.load(event);
+    onSubmit(this.keyForm, () => this.useKey(key.value));
+    onSubmit(getElement(root, '#vw-host-load'), () => this.load());
     this.cancelButton.onclick = () => this.send('studio/host/models', 'DELETE');
     this.figures = new Figures(getElement(root, '#vw-host-figures'), studio.t);
   }
@@ -88,22 +88,10 @@ export class HostRoom {
 
   // --- Requests.
 
-  /**
-   * Send a request with the host's key, and return the JSON of the response.
-   *
-   * @param {string} path @param {RequestInit} [options]
-   */
-  async request(path, options = {}) {
-    /** @type {Record<string, string>} */
-    const headers = this.key ? { 'x-host-key': this.key } : {};
-    const response = await this.studio.api.request(path, { ...options, headers });
-    return response.json();
-  }
-
   async refresh() {
     clearTimeout(this.timer);
     try {
-      this.show(await this.request('studio/host'));
+      this.show(await this.studio.api.asHost(this.key, 'studio/host'));
     } catch (error) {
       if (!(error instanceof StudioError)) throw error;
       if (error.code === 'host_only') this.lock();
@@ -120,17 +108,15 @@ export class HostRoom {
     this.keyError.textContent = this.key ? this.studio.t('host.wrong_key') : '';
   }
 
-  /** Use the key that the host has typed. @param {SubmitEvent} event @param {string} key */
-  sendKey(event, key) {
-    event.preventDefault();
+  /** Use the key that the host has typed. @param {string} key */
+  useKey(key) {
     this.key = key;
     this.keyForm.hidden = true;
     this.refresh();
   }
 
-  /** Load the checkpoints whose names the host has typed, one on each line. @param {SubmitEvent} event */
-  async load(event) {
-    event.preventDefault();
+  /** Load the checkpoints whose names the host has typed, one on each line. */
+  async load() {
     const models = this.wanted.value.split('\n').map((line) => line.trim()).filter(Boolean);
     await this.send('studio/host/models', 'POST', JSON.stringify({ models }));
   }
@@ -143,7 +129,7 @@ export class HostRoom {
   async send(path, method, body) {
     this.loadError.textContent = '';
     try {
-      await this.request(path, { method, body });
+      await this.studio.api.asHost(this.key, path, { method, body });
     } catch (error) {
       if (!(error instanceof StudioError)) throw error;
       this.loadError.textContent = error.message;

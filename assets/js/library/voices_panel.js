@@ -2,7 +2,7 @@
 
 import { api, errorOf } from '../common/api.js';
 import { arrangeChildren, getElement } from '../common/elements.js';
-import { acceptDrops } from '../common/files.js';
+import { acceptFiles } from '../common/files.js';
 import { VoiceRow } from './voice_row.js';
 
 const VOICE_FILE_SUFFIX = /\.(voice|pt|zip)$/; // File name suffixes of voice files from Voicewright, the official demo and voicebox.
@@ -20,7 +20,6 @@ export class VoicesPanel {
     this.root = root;
     this.studio = studio;
     this.search = getElement(root, '#vw-voices-search', HTMLInputElement);
-    this.file = getElement(root, '#vw-voices-file', HTMLInputElement);
     this.list = getElement(root, '#vw-voices-list');
     this.empty = getElement(root, '#vw-voices-empty');
     this.begin = getElement(root, '#vw-voices-begin');
@@ -29,12 +28,7 @@ export class VoicesPanel {
     /** @type {Map<string, VoiceRow>} rows by the id of the voice */
     this.rows = new Map();
     this.search.oninput = () => this.paint();
-    this.file.onchange = () => {
-      const files = [...(this.file.files ?? [])];
-      this.file.value = ''; // Clear the field. Otherwise, selecting the same file again would fire no change event.
-      this.importFiles(files);
-    };
-    acceptDrops(root, (files) => this.importFiles(files));
+    acceptFiles(getElement(root, '#vw-voices-file', HTMLInputElement), (files) => this.importFiles(files), root);
     /** True if the message above the list is an error from loading the list. */
     this.showsLoadError = false;
     studio.voices.addEventListener('change', () => this.onListed());

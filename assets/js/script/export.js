@@ -14,7 +14,7 @@
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
-import { getElement } from '../common/elements.js';
+import { getElement, onSubmit } from '../common/elements.js';
 import { fileName, saveFile } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
 import { bitRate, offerBitRate } from '../player/stage_panel.js';
@@ -201,11 +201,9 @@ export class ExportForm {
     this.progress = getElement(root, '#vw-script-progress', HTMLProgressElement);
     this.message = getElement(root, '#vw-script-told');
     this.error = getElement(root, '#vw-script-export-error');
-    this.sheet.onsubmit = (event) => {
-      event.preventDefault();
-      this.make();
-    };
+    onSubmit(this.sheet, () => this.make());
     this.sheet.addEventListener('beforetoggle', () => this.offerTimes());
+    this.timed.onchange = () => this.offerChapters();
     this.part.onchange = () => this.checkLength();
     offerBitRate(this.sheet, this.rate);
     this.shape.onchange = this.format.onchange = () => {
@@ -226,15 +224,12 @@ export class ExportForm {
     const hasTimes = times.length > 0 && times.every((time, at) => time >= Math.max(0, times[at - 1] ?? 0));
     /** @type {HTMLElement} */ (this.timed.parentElement).hidden = !hasTimes;
     this.timed.checked &&= hasTimes;
-    this.timed.onchange = () => {
-      /** @type {HTMLElement} */ (this.film.parentElement).hidden = this.film.disabled = !this.timed.checked;
-      this.offerChapters();
-    };
-    this.timed.dispatchEvent(new Event('change'));
+    this.offerChapters();
   }
 
-  /** Fill the selector with the chapters of the script. */
+  /** Fill the selector with the chapters of the script, and show the length of the film for timed audio. */
   offerChapters() {
+    /** @type {HTMLElement} */ (this.film.parentElement).hidden = this.film.disabled = !this.timed.checked;
     const { part, room, studio } = this;
     const chosen = part.value;
     const chapters = room.script.lines.filter(({ chapter }) => chapter);

@@ -1,8 +1,8 @@
 /** Import of files and web pages as text, with dialogs for options and chapters. */
 
 import { api, errorOf } from '../common/api.js';
-import { createElement, getElement, getElements } from '../common/elements.js';
-import { acceptDrops } from '../common/files.js';
+import { createElement, getElement, getElements, onSubmit } from '../common/elements.js';
+import { acceptFiles } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
 import { DEFAULT_GAP_S, MAX_LINES } from './document.js';
 import { cuesToLines } from './line_text.js';
@@ -369,8 +369,7 @@ export class AddressSheet {
     this.field.select();
     return new Promise((resolve) => {
       this.dialog.onclose = () => resolve(null);
-      getElement(this.dialog, 'form', HTMLFormElement).onsubmit = async (event) => {
-        event.preventDefault();
+      onSubmit(getElement(this.dialog, 'form'), async () => {
         this.error.textContent = '';
         this.go.disabled = true;
         try {
@@ -381,7 +380,7 @@ export class AddressSheet {
         } finally {
           this.go.disabled = false;
         }
-      };
+      });
     });
   }
 }
@@ -429,17 +428,10 @@ export class Importer {
     this.chapters = new ChapterSheet(page, studio);
     this.sheet = new ImportSheet(page, studio);
     this.addresses = new AddressSheet(page);
-    const place = /** @type {HTMLElement} */ (page.querySelector('#vw-shared-text'));
-    const input = /** @type {HTMLInputElement} */ (page.querySelector('#vw-text-file'));
-    const button = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-text-open'));
+    const input = getElement(page, '#vw-text-file', HTMLInputElement);
     input.accept = ACCEPTED;
-    button.onclick = () => input.click();
-    input.onchange = () => {
-      const [file] = input.files ?? [];
-      input.value = ''; // Clear the field. Otherwise, choosing the same file again would fire no change event.
-      this.open(file);
-    };
-    acceptDrops(place, ([file]) => this.open(file));
+    getElement(page, '#vw-text-open').onclick = () => input.click();
+    acceptFiles(input, ([file]) => this.open(file), getElement(page, '#vw-shared-text'));
     for (const one of getElements(page, '#vw-text-file, #vw-script-file')) one.addEventListener('click', (event) => this.isReading && event.preventDefault());
     getElement(page, '#vw-text-web').onclick = () => this.openAddress();
   }

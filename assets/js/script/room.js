@@ -9,7 +9,7 @@ import { errorOf } from '../common/api.js';
 import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { getElement, throttle } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
-import { acceptDrops } from '../common/files.js';
+import { acceptFiles } from '../common/files.js';
 import { MAX_LINES, markChapters, newLine, Script } from './document.js';
 import { ExportForm } from './export.js';
 import { FullAudio } from './full_audio.js';
@@ -118,12 +118,7 @@ export class ScriptRoom {
     parts.add.onclick = () => this.lines.add();
     parts.gap.onchange = () => parts.gap.reportValidity() && this.script.set({ gap: parts.gap.valueAsNumber || 0 });
     parts.file.accept = ACCEPTED;
-    parts.file.onchange = () => {
-      const [file] = parts.file.files ?? [];
-      parts.file.value = '';
-      this.importFile(file);
-    };
-    acceptDrops(this.root, ([file]) => this.importFile(file));
+    acceptFiles(parts.file, ([file]) => this.importFile(file), this.root);
     getElement(this.root, '#vw-script-web').onclick = async () => this.use(await this.studio.importer.readAddress());
     this.root.addEventListener('input', () => this.clearMessages());
   }

@@ -3,7 +3,7 @@
 import { errorOf } from '../common/api.js';
 import { wavBlob } from '../common/audio.js';
 import { getElements, getElement } from '../common/elements.js';
-import { saveFile } from '../common/files.js';
+import { acceptFiles, saveFile } from '../common/files.js';
 import { readWordList, writeWordList } from './pronunciation.js';
 
 /** @typedef {import('./pronunciation.js').Entry} Entry */
@@ -36,7 +36,6 @@ export class PronunciationSheet {
     this.error = getElement(page, '#vw-pronunciation-error');
     this.message = getElement(page, '#vw-pronunciation-told');
     this.undo = getElement(page, '#vw-pronunciation-undo');
-    this.file = getElement(page, '#vw-pronunciation-file', HTMLInputElement);
     this.addButton = getElement(page, '#vw-pronunciation-add');
     for (const opener of getElements(page, '[data-vw-pronunciation]')) opener.onclick = () => this.open();
     this.addButton.onclick = () => this.focusEmptyRow();
@@ -45,7 +44,7 @@ export class PronunciationSheet {
     });
     getElement(page, '#vw-pronunciation-save').onclick = () => saveFile(new Blob([writeWordList(this.entries())], { type: 'text/csv' }), 'pronunciation.csv');
     getElement(page, '#vw-pronunciation-close').onclick = () => this.dialog.close();
-    this.file.onchange = () => this.importFiles();
+    acceptFiles(getElement(page, '#vw-pronunciation-file', HTMLInputElement), ([file]) => this.importFile(file));
     this.list.onchange = () => this.save();
     this.list.onkeydown = (event) => this.onKey(event);
     // A click on the backdrop has the dialog as its target.
@@ -230,14 +229,8 @@ export class PronunciationSheet {
     if (isPaused) this.studio.stage.resume();
   }
 
-  /**
-   * Import entries from the selected file.
-   *
-   * They replace existing entries for the same words.
-   */
-  async importFiles() {
-    const [file] = this.file.files ?? [];
-    this.file.value = ''; // Clear the field. Otherwise, choosing the same file again would fire no change event.
+  /** Import entries from a file, which replace existing entries for the same words. @param {File} [file] */
+  async importFile(file) {
     if (!file) return;
     const text = await this.studio.importer.table(file);
     if (text === null) return;
