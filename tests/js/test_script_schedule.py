@@ -239,8 +239,8 @@ def test_script_is_saved_while_it_changes_without_a_pause(node: Node) -> None:
       globalThis.setTimeout = (then, ms) => timers.set(timers.size + 1, { then, at: now + ms }) && timers.size;
       globalThis.clearTimeout = (timer) => timers.get(timer) && (timers.get(timer).at = Infinity);
       const puts = [];
-      const request = async () => puts.push(now) && { json: () => ({ updated_at: now }) };
-      const list = new ScriptList({ request });
+      const put = async () => puts.push(now) && { updated_at: now };
+      const list = new ScriptList({ put });
       const script = new Script({ lines: [] });
       list.open(script, 'saved');
       for (; now < 45_000; now += 500) {

@@ -4,6 +4,7 @@
  * A take is the audio that the runtime generates for one request.
  */
 
+import { errorOf } from '../common/api.js';
 import { getElements, createElement, getElement, writeText } from '../common/elements.js';
 import { scriptName, unsupportedScript } from '../common/language_detection.js';
 import { translateMessage, nameOf } from '../common/server_messages.js';
@@ -73,6 +74,20 @@ export class Toasts {
     const room = Math.max(1, MAX_TOASTS - (this.holder.children.length - notices.length));
     for (const old of notices.slice(0, -room)) old.remove();
     return leave;
+  }
+
+  /**
+   * Run an action and return its result, or show its error and return undefined.
+   *
+   * @template T
+   * @param {() => T|Promise<T>} action
+   */
+  async guard(action) {
+    try {
+      return await action();
+    } catch (error) {
+      this.show(errorOf(error).message);
+    }
   }
 }
 
@@ -159,6 +174,22 @@ export class ErrorMessages {
     if (Object(error).unreachable) this.shownWhileAway.set(holder, { sentence, then: '' });
     if (sentence && holder !== place) holder.closest('details')?.setAttribute('open', '');
     return holder;
+  }
+
+  /**
+   * Run an action, and show its error at the form field that it concerns.
+   *
+   * @param {() => unknown} action @param {string} [room] id of a room, by default the current one
+   * @throws {Error} The error is neither of a form field nor of a server.
+   */
+  async guard(action, room) {
+    try {
+      await action();
+    } catch (thrown) {
+      const error = errorOf(thrown);
+      if (!error.field && !error.code) throw error;
+      this.showMessage(error.field ?? error.param ?? 'request', error, room);
+    }
   }
 
   /**

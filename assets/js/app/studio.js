@@ -4,9 +4,9 @@
  * A room is a tab of the page. Each room receives this object.
  */
 
-import { SpeechError, SpeechSocket } from '../../../clients/js/voicewright.js';
+import { SpeechSocket } from '../../../clients/js/voicewright.js';
 import { CloneRoom } from '../clone/room.js';
-import { api, errorOf, StudioError } from '../common/api.js';
+import { api } from '../common/api.js';
 import { formatDuration } from '../common/dates.js';
 import { getElements, getElement, throttle } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
@@ -123,13 +123,13 @@ export class Studio {
     this.socket = new SpeechSocket(socketUrl());
     this.speech = new Speech(this.socket, {
       modelOf: (id) => this.modelOf(id),
-      onWhole: (take) => {
+      onComplete: (take) => {
         this.checkLength(take);
         this.realVoices.onPlayed();
       },
       onFailed: (take) => this.fail(take),
-      onKept: ({ record }) => record && this.history.add(record),
-      onUnkept: (_, error) => this.onNotStored(error),
+      onStored: ({ record }) => record && this.history.add(record),
+      onNotStored: (_, error) => this.onNotStored(error),
     });
     this.voices = new Voices();
     this.paces = new VoicePaces();
@@ -419,13 +419,7 @@ export class Studio {
     this.stop();
     this.errorMessages.clear();
     this.stage.player.start().catch(() => this.errorMessages.showMessage('request', this.t('shell.no_output')));
-    try {
-      await current.speak({ clicked: this.clicked });
-    } catch (error) {
-      if (!(error instanceof FieldError || error instanceof StudioError || error instanceof SpeechError)) throw error;
-      const place = error instanceof FieldError ? error.field : error.param;
-      this.errorMessages.showMessage(place ?? 'request', error, current.id);
-    }
+    await this.errorMessages.guard(() => current.speak?.({ clicked: this.clicked }), current.id);
     this.refresh();
   }
 
@@ -580,13 +574,10 @@ export class Studio {
 
   /** Add a take to the favourites, or remove it from them. @param {Take} take */
   async star(take) {
-    if (!take.record) return;
-    try {
-      take.record = await this.history.favourite(take.record.id, !take.record.favourite);
-      this.stage.refresh();
-    } catch (error) {
-      this.toasts.show(errorOf(error).message);
-    }
+    const { record } = take;
+    if (!record) return;
+    take.record = (await this.toasts.guard(() => this.history.favourite(record.id, !record.favourite))) ?? record;
+    this.stage.refresh();
   }
 
   /**

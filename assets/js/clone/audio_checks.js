@@ -45,19 +45,13 @@ export class AudioChecks {
    * @param {Record<AudioRemedy, (faults: Fault[]) => void>} callbacks.remedies  actions that correct a fault
    * @param {() => boolean} callbacks.isLong  returns true if another part can be selected
    */
-  constructor(root, studio, { onRefused, onReport, faults, remedies, isLong }) {
+  constructor(root, studio, callbacks) {
     this.studio = studio;
-    this.onRefused = onRefused;
-    this.onReport = onReport;
-    this.faults = faults;
-    this.remedies = remedies;
-    this.isLong = isLong;
+    this.callbacks = callbacks;
     this.list = getElement(root, '#vw-clone-clinic');
     this.verdict = getElement(root, '#vw-clone-verdict');
     this.passedList = getElement(root, '#vw-clone-fit');
     this.asked = 0;
-    /** @type {ReturnType<typeof setTimeout>|undefined} */
-    this.timer = undefined;
     /** Last result of the checks, or null. @type {CheckResult|null} */
     this.report = null;
   }
@@ -127,7 +121,7 @@ export class AudioChecks {
         this.timer = setTimeout(() => this.runCheck(check, inputs), RETRY_MS);
       } else {
         this.clear();
-        this.onRefused(errorOf(error));
+        this.callbacks.onRefused(errorOf(error));
       }
     }
   }
@@ -136,7 +130,7 @@ export class AudioChecks {
   show(report) {
     this.report = report;
     this.paint();
-    this.onReport();
+    this.callbacks.onReport();
   }
 
   /** True if the runtime would refuse to save a voice with this transcript. */
@@ -156,7 +150,7 @@ export class AudioChecks {
 
   /** True if the page or the runtime has found a fault in the audio. */
   get hasFaults() {
-    return this.report !== null && (this.audioAdvice.length > 0 || this.faults().length > 0);
+    return this.report !== null && (this.audioAdvice.length > 0 || this.callbacks.faults().length > 0);
   }
 
   /** True if the noise in the pauses and the echo of the room could be measured. */
@@ -172,7 +166,7 @@ export class AudioChecks {
     const codes = this.audioAdvice.map(({ code }) => code);
     // A cough is not reported for a clipped recording, because clipped speech is as noisy as a cough.
     const isClipped = codes.includes('clipping');
-    const faults = this.faults().filter(({ code }) => !isClipped || code !== 'cough').slice(0, MAX_FAULTS);
+    const faults = this.callbacks.faults().filter(({ code }) => !isClipped || code !== 'cough').slice(0, MAX_FAULTS);
     // If the recording must be repeated, trimming it would not help.
     const isTooShort = codes.includes('short') || codes.includes('no_speech');
     const advice = this.audioAdvice.filter(({ code }) => code !== 'silence' || !isTooShort);
@@ -206,7 +200,7 @@ export class AudioChecks {
   remedyOf(code, faults) {
     if (code === 'silence' && faults.some((fault) => fault.code === 'pause')) return 'pauses';
     if (code === 'silence') return 'trim';
-    return code === 'long' && this.isLong() ? 'best' : 'another';
+    return code === 'long' && this.callbacks.isLong() ? 'best' : 'another';
   }
 
   /**
@@ -268,6 +262,6 @@ export class AudioChecks {
    */
   button(remedy, faults = []) {
     const textContent = this.studio.t(`clone.remedy.${remedy}`);
-    return createElement('button', { type: 'button', className: 'vw-link', textContent, onclick: () => this.remedies[remedy](faults) });
+    return createElement('button', { type: 'button', className: 'vw-link', textContent, onclick: () => this.callbacks.remedies[remedy](faults) });
   }
 }

@@ -104,12 +104,7 @@ export class Comparison {
     if (this.isSounding) return this.stage.pause();
     const { studio } = this.room;
     studio.errorMessages.clear();
-    try {
-      this.playClone();
-    } catch (thrown) {
-      const error = errorOf(thrown);
-      studio.errorMessages.showMessage(error.field ?? 'keep', error, 'clone');
-    }
+    studio.errorMessages.guard(() => this.playClone(), 'clone');
   }
 
   /**

@@ -117,7 +117,7 @@ export class CloneRoom {
     studio.voices.addEventListener('change', () => this.onVoices());
   }
 
-  /** Return the functions that correct the faults found by the audio checks. @returns {AudioChecks['remedies']} */
+  /** Return the functions that correct the faults found by the audio checks. @returns {AudioChecks['callbacks']['remedies']} */
   remedies() {
     const { studio, partSelector } = this;
     return {
@@ -296,7 +296,7 @@ export class CloneRoom {
     studio.refresh();
     this.find('done-speak').focus();
     const back = async () => {
-      await api.delete(`v1/audio/voices/${voice.id}`).catch((error) => studio.toasts.show(error.message));
+      await studio.toasts.guard(() => api.delete(`v1/audio/voices/${voice.id}`));
       await studio.voices.refresh().catch(() => {});
     };
     studio.undo.offer(back, studio.t('clone.kept', { name: voice.name }));

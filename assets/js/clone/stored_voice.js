@@ -1,6 +1,5 @@
 /** Selector for stored voices in the Clone room, and playback of recordings. */
 
-import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
 import { getElements, getElement } from '../common/elements.js';
 import { fillSelect } from '../common/fields.js';
@@ -126,12 +125,8 @@ export class ReferencePlayback {
   async playStored() {
     const { studio } = this;
     const { chosen } = this.room;
-    if (!chosen) return;
-    try {
-      studio.stage.play(await recordingOf(chosen, studio.t));
-    } catch (error) {
-      studio.toasts.show(errorOf(error).message);
-    }
+    const take = chosen && (await studio.toasts.guard(() => recordingOf(chosen, studio.t)));
+    if (take) studio.stage.play(take);
   }
 }
 

@@ -108,8 +108,6 @@ export class BlendForm {
   take = null;
   /** Last blend that was played, even if the form has changed since then. @type {import('../player/take.js').Take|null} */
   played = null;
-  /** @type {ReturnType<typeof setTimeout>|undefined} */
-  playTimer = undefined;
 
   /**
    * Create the form from the elements of the Design room.

@@ -10,7 +10,6 @@
  * same seeds. No take is overwritten.
  */
 
-import { errorOf } from '../common/api.js';
 import { wavBlob } from '../common/audio.js';
 import { getElement } from '../common/elements.js';
 import { FieldError, fillLanguages, selectValue, speakerTitle } from '../common/fields.js';
@@ -312,13 +311,7 @@ export class DesignRoom {
     const { studio } = this;
     studio.errorMessages.clear();
     studio.stage.player.start().catch(() => studio.errorMessages.showMessage('request', this.t('shell.no_output')));
-    try {
-      await action();
-    } catch (thrown) {
-      const error = errorOf(thrown);
-      if (!error.field && !error.code) throw error;
-      studio.errorMessages.showMessage(error.field ?? error.param ?? 'request', error, this.id);
-    }
+    await studio.errorMessages.guard(action, this.id);
   }
 
   // --- Playback.

@@ -47,8 +47,6 @@ export class HostRoom {
     this.open = false;
     /** Last shown values that rarely change, as JSON, or null. @type {string|null} */
     this.shownJson = null;
-    /** @type {ReturnType<typeof setTimeout>|undefined} */
-    this.timer = undefined;
     this.keyForm = getElement(root, '#vw-host-door');
     this.content = getElement(root, '#vw-host-inside');
     this.state = getElement(root, '#vw-host-state');

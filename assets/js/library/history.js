@@ -209,36 +209,42 @@ export class TakeHistory extends EventTarget {
    * @returns {Promise<string[]>} ids of the moved takes
    */
   async freeSpace(count) {
-    const { takes } = await api.post('studio/takes/free', { takes: count });
-    await this.onSeveralMoved();
-    return takes;
+    return (await this.moveSeveral(api.post('studio/takes/free', { takes: count }))).takes;
   }
 
   /** Delete several takes in one request. @param {string[]} ids */
-  async removeSeveral(ids) {
-    await api.post('studio/takes/delete', { takes: ids });
-    await this.onSeveralMoved();
+  removeSeveral(ids) {
+    return this.moveSeveral(api.post('studio/takes/delete', { takes: ids }));
   }
 
   /** Restore several deleted takes in one request. @param {string[]} ids */
-  async restoreSeveral(ids) {
-    await api.post('studio/takes/restore', { takes: ids });
-    await this.onSeveralMoved();
+  restoreSeveral(ids) {
+    return this.moveSeveral(api.post('studio/takes/restore', { takes: ids }));
   }
 
   restoreBin() {
-    return api.post('studio/takes/bin/restore').then(() => this.onSeveralMoved());
+    return this.moveSeveral(api.post('studio/takes/bin/restore'));
   }
 
   emptyBin() {
-    return api.delete('studio/takes/bin').then(() => this.onSeveralMoved());
+    return this.moveSeveral(api.delete('studio/takes/bin'));
   }
 
-  async onSeveralMoved() {
+  /**
+   * Wait for a request that moves several takes, and load the list again.
+   *
+   * The result is the response of the request.
+   *
+   * @template T
+   * @param {Promise<T>} request
+   */
+  async moveSeveral(request) {
+    const response = await request;
     this.changeCount += 1;
     this.speech.storeWaiting();
     this.dispatchEvent(new Event('moved'));
     await this.refresh();
+    return response;
   }
 
   /** Load the audio for a stored record, and return both as a take. @param {TakeRecord} record */

@@ -210,10 +210,9 @@ export class TakeSpace {
     this.choice = getElement(this.dialog, 'select', HTMLSelectElement);
     this.binLine = getElement(root, '#vw-takes-bin');
     this.button.onclick = () => this.openDialog();
-    const say = (/** @type {unknown} */ error) => studio.toasts.show(errorOf(error).message);
-    getElement(this.binLine, '[data-do=restore]').onclick = () => studio.history.restoreBin().catch(say);
+    getElement(this.binLine, '[data-do=restore]').onclick = () => studio.toasts.guard(() => studio.history.restoreBin());
     getElement(this.binLine, '[data-do=empty]').onclick = () =>
-      confirmDeletion(studio, studio.t('library.empty_ask', { n: this.space?.in_bin }), () => studio.history.emptyBin().catch(say));
+      confirmDeletion(studio, studio.t('library.empty_ask', { n: this.space?.in_bin }), () => studio.toasts.guard(() => studio.history.emptyBin()));
     this.choice.onchange = () => this.describe();
     this.dialog.onclose = () => this.dialog.returnValue === 'yes' && this.free(Number(this.choice.value));
     studio.history.addEventListener('change', throttle(() => root.hidden || this.refresh(), COUNTED_MS));
@@ -280,18 +279,14 @@ export class TakeSpace {
   /** Delete the oldest takes, and offer undo. @param {number} count */
   async free(count) {
     const { studio } = this;
-    const { history, t } = studio;
-    const say = (/** @type {unknown} */ error) => studio.toasts.show(errorOf(error).message);
-    try {
-      const ids = await history.freeSpace(count);
-      const onAction = () => {
-        leave();
-        history.restoreSeveral(ids).catch(say);
-      };
-      const leave = studio.toasts.show(t('library.freed', { n: ids.length }), { action: t('shell.undo'), onAction, isOfPage: true, dismiss: t('library.freed_leave') });
-    } catch (error) {
-      say(error);
-    }
+    const { history, t, toasts } = studio;
+    const ids = await toasts.guard(() => history.freeSpace(count));
+    if (!ids) return;
+    const onAction = () => {
+      leave();
+      toasts.guard(() => history.restoreSeveral(ids));
+    };
+    const leave = toasts.show(t('library.freed', { n: ids.length }), { action: t('shell.undo'), onAction, isOfPage: true, dismiss: t('library.freed_leave') });
   }
 }
 

@@ -159,6 +159,6 @@ export class SavedScripts extends EventTarget {
 
   /** Show the error of a request as a toast if the request fails. @param {Promise<void>} asked */
   guard(asked) {
-    asked.catch((error) => this.studio.toasts.show(error.message));
+    this.studio.toasts.guard(() => asked);
   }
 }

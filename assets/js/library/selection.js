@@ -1,6 +1,5 @@
 /** Selection of several stored takes (generated audio) in the Library, with actions. */
 
-import { errorOf } from '../common/api.js';
 import { getElements, getElement, writeText } from '../common/elements.js';
 import { saveFile } from '../common/files.js';
 
@@ -12,8 +11,6 @@ export class TakeSelection {
   ids = new Set();
   /** Listed rows, in order. @type {TakeRow[]} */
   rows = [];
-  /** Row from which Shift extends the selection. @type {TakeRow|undefined} */
-  anchor = undefined;
   isOn = false;
 
   /**
@@ -116,12 +113,7 @@ export class TakeSelection {
 
   /** Run an action on the selected takes, and show its error. @param {(ids: string[]) => unknown} action */
   async guard(action) {
-    const ids = this.selectedIds;
-    try {
-      await action(ids);
-    } catch (error) {
-      this.studio.toasts.show(errorOf(error).message);
-    }
+    await this.studio.toasts.guard(() => action(this.selectedIds));
   }
 
   /** Mark takes as favourites, or remove the mark if all of them are favourites. @param {string[]} ids */

@@ -66,15 +66,12 @@ export class Sharing {
  * @param {string} take id of the take
  */
 export async function shareTake(studio, take) {
-  const { t } = studio;
+  const { t, toasts } = studio;
   const route = `studio/takes/${take}/share`;
-  try {
-    const { link } = await api.post(route);
-    const url = String(api.address(link));
-    const isCopied = await navigator.clipboard?.writeText(url).then(() => true, () => false);
-    const end = () => api.delete(route).then(() => studio.toasts.show(t('share.ended')), (error) => studio.toasts.show(error.message));
-    studio.toasts.show(isCopied ? t('share.link_copied') : url, { action: t('share.end'), onAction: end });
-  } catch (error) {
-    studio.toasts.show(/** @type {Error} */ (error).message);
-  }
+  const shared = await toasts.guard(() => api.post(route));
+  if (!shared) return;
+  const url = String(api.address(shared.link));
+  const isCopied = await navigator.clipboard?.writeText(url).then(() => true, () => false);
+  const end = () => toasts.guard(() => api.delete(route).then(() => toasts.show(t('share.ended'))));
+  toasts.show(isCopied ? t('share.link_copied') : url, { action: t('share.end'), onAction: end });
 }

@@ -83,8 +83,6 @@ export class TakeFiles {
     offerDownloads(this.menu, () => this.record && this.prepare(this.record));
   }
 
-  /** Take of the open menu. @type {TakeRecord|undefined} */
-  record = undefined;
 
   /** Fill the menu with the links for a take before the menu opens. @param {TakeRecord} record */
   prepare(record) {
@@ -340,7 +338,7 @@ export class TakeRow {
     if (next instanceof HTMLElement) next.focus();
     studio.toasts.show(studio.t('library.deleted', { name: this.name }), {
       action: studio.t('shell.undo'),
-      onAction: () => studio.history.restore(record.id).catch((error) => studio.toasts.show(error.message)),
+      onAction: () => studio.toasts.guard(() => studio.history.restore(record.id)),
     });
   }
 }

@@ -123,20 +123,18 @@ export class VoiceRow {
   /** Delete a voice permanently that is already in the bin, and all takes with this voice. */
   async deleteForGood() {
     const { studio, voice } = this;
-    const { takes_deleted: takes } = await api.delete(`studio/voices/${voice.id}?now=1&takes=1`);
-    studio.toasts.show(studio.t(takes ? 'voices.gone_takes' : 'voices.gone', { name: voice.name, n: takes }));
-    await studio.history.onSeveralMoved();
+    const deleted = api.delete(`studio/voices/${voice.id}?now=1&takes=1`).then(({ takes_deleted: n }) =>
+      studio.toasts.show(studio.t(n ? 'voices.gone_takes' : 'voices.gone', { name: voice.name, n })),
+    );
+    await studio.history.moveSeveral(deleted);
   }
 
   /** Run an action after the row was removed, and show its error as a toast. @param {() => Promise<unknown>} action */
   async attempt(action) {
-    const { studio } = this;
-    try {
+    await this.studio.toasts.guard(async () => {
       await action();
-      await studio.voices.refresh();
-    } catch (error) {
-      studio.toasts.show(errorOf(error).message);
-    }
+      await this.studio.voices.refresh();
+    });
   }
 
   /** Return the number of scripts that use the voice, or 0 if it is unknown. */

@@ -5,7 +5,6 @@
  */
 
 import { writeText } from '../common/elements.js';
-import { FieldError } from '../common/fields.js';
 import { recall, remember } from '../common/storage.js';
 
 const VOLUME = 'voicewright.volume';
@@ -40,13 +39,10 @@ export class Dock {
   /** Show the request that the primary button would send as source code. */
   showCode() {
     const { studio } = this;
-    try {
+    studio.errorMessages.guard(() => {
       const present = studio.current?.presentRequest?.();
       if (present) studio.code.showPresent(present);
-    } catch (error) {
-      if (!(error instanceof FieldError)) throw error;
-      studio.errorMessages.showMessage(error.field, error);
-    }
+    });
   }
 
   /**

@@ -75,6 +75,9 @@ export class WorkletOutput {
   }
 }
 
+/** Values of a ScheduledOutput at the start of a take. */
+const NEW_TAKE = { scheduled: 0, nextTime: 0, firstTime: null, underruns: 0, underrunSamples: 0, isEmpty: false, ended: false, finished: false };
+
 /** Audio output that schedules buffers, for browsers without an AudioWorklet. */
 export class ScheduledOutput {
   take = 0;
@@ -102,26 +105,6 @@ export class ScheduledOutput {
     this.sink = target;
     this.context = target.context;
     this.onCounters = onCounters;
-    /** @type {ReturnType<typeof setInterval>|undefined} */
-    this.timer = undefined;
-    this.reset(0, 0);
-  }
-
-  /**
-   * Reset the queue and all counters for a new take.
-   *
-   * @param {number} take @param {number} target number of buffered samples at which playback starts
-   */
-  reset(take, target) {
-    clearInterval(this.timer);
-    this.take = take;
-    this.target = target;
-    this.waiting = [];
-    this.sources = new Set();
-    this.scheduled = this.nextTime = 0;
-    this.firstTime = null;
-    this.underruns = this.underrunSamples = 0;
-    this.isEmpty = this.ended = this.finished = false;
   }
 
   /**
@@ -131,7 +114,8 @@ export class ScheduledOutput {
    */
   begin(take, target) {
     this.stop();
-    this.reset(take, target);
+    clearInterval(this.timer);
+    Object.assign(this, NEW_TAKE, { take, target, waiting: [], sources: new Set() });
     this.timer = setInterval(() => this.report(), 100);
     this.report();
   }

@@ -84,12 +84,8 @@ export class LastTake {
    * @returns {Promise<Int16Array|null>}
    */
   async pcm(id) {
-    try {
-      return await this.studio.history.loadPcm(id, { cache: 'default' });
-    } catch (error) {
-      this.studio.toasts.show(errorOf(error).message);
-      return null;
-    }
+    const { history, toasts } = this.studio;
+    return (await toasts.guard(() => history.loadPcm(id, { cache: 'default' }))) ?? null;
   }
 
   /**
@@ -204,7 +200,7 @@ export class InterruptedRequests {
     if (asked.room === 'script') return this.propose(() => studio.go('script', start), start);
     const records = await this.recordsOf(requests);
     const found = requests.map((one) => ({ ...one, record: records.find((record) => isSameRequest(record, one)) }));
-    for (const { place, record } of found) if (record) await this.show(record, place).catch((error) => studio.toasts.show(errorOf(error).message));
+    for (const { place, record } of found) if (record) await studio.toasts.guard(() => this.show(record, place));
     const lost = found.filter(({ record }) => !record);
     if (lost.length === 0) return;
     this.propose(() => this.repeatRequests(lost));

@@ -23,20 +23,16 @@ export class Speech {
    * Create the requests of a page, which are sent over this WebSocket.
    *
    * @param {import('../../../clients/js/voicewright.js').SpeechSocket} socket
-   * @param {Object} studio
-   * @param {(id: string) => import('./take.js').Model} studio.modelOf  returns the identity of a model
-   * @param {(take: Take) => void} studio.onWhole
-   * @param {(take: Take) => void} studio.onFailed
-   * @param {(take: Take) => void} studio.onKept
-   * @param {(take: Take, error: import('../common/api.js').AppError) => void} studio.onUnkept
+   * @param {Object} callbacks
+   * @param {(id: string) => import('./take.js').Model} callbacks.modelOf  returns the identity of a model
+   * @param {(take: Take) => void} callbacks.onComplete
+   * @param {(take: Take) => void} callbacks.onFailed
+   * @param {(take: Take) => void} callbacks.onStored
+   * @param {(take: Take, error: import('../common/api.js').AppError) => void} callbacks.onNotStored
    */
-  constructor(socket, { modelOf, onWhole, onFailed, onKept, onUnkept }) {
+  constructor(socket, callbacks) {
     this.socket = socket;
-    this.modelOf = modelOf;
-    this.onComplete = onWhole;
-    this.onFailed = onFailed;
-    this.onStored = onKept;
-    this.onNotStored = onUnkept;
+    this.callbacks = callbacks;
     /** Takes that may still receive audio. @type {Set<Take>} */
     this.liveTakes = new Set();
     /** Complete takes that are being stored. @type {Set<Take>} */
@@ -130,7 +126,7 @@ export class Speech {
       },
       onStart: ({ model, voice, notes }) => {
         take.start = { model, voice, notes };
-        take.model = this.modelOf(model);
+        take.model = this.callbacks.modelOf(model);
         take.queue = null;
         take.notifySoon();
       },
@@ -146,7 +142,7 @@ export class Speech {
       onDone: (done) => {
         Object.assign(take, { metrics: done.metrics, stopReason: done.stop_reason, queue: null });
         take.enter('done', 'done');
-        this.onComplete(take);
+        this.callbacks.onComplete(take);
       },
       onError: (error) => this.fail(take, Object.assign(error, { message: errorSentence(error) })),
     });
@@ -158,7 +154,7 @@ export class Speech {
     this.liveTakes.delete(take);
     Object.assign(take, { error, stopReason: 'error', queue: null });
     take.enter('failed', 'error');
-    if (!take.isQuiet) this.onFailed(take);
+    if (!take.isQuiet) this.callbacks.onFailed(take);
   }
 
   /**
@@ -178,7 +174,7 @@ export class Speech {
       else if (!error?.unreachable) this.storing.delete(take);
       take.isRefused = true;
       take.notify('stored');
-      if (error && isNew && (!isFull || this.refusedTakes.size === 1)) this.onNotStored(take, error);
+      if (error && isNew && (!isFull || this.refusedTakes.size === 1)) this.callbacks.onNotStored(take, error);
     };
     if (!this.canStore || take.isSample) return unkept(null);
     const form = new FormData();
@@ -191,7 +187,7 @@ export class Speech {
       take.record = record;
       take.id = record.id;
       take.notify('stored');
-      this.onStored(take);
+      this.callbacks.onStored(take);
     } catch (thrown) {
       const error = errorOf(thrown);
       if (error.missing) this.canStore = false;

@@ -227,7 +227,7 @@ export class ExportForm {
     this.offerChapters();
   }
 
-  /** Fill the selector with the chapters of the script, and show the length of the film for timed audio. */
+  /** Fill the selector with chapters, and show the length of the film for timed audio. */
   offerChapters() {
     /** @type {HTMLElement} */ (this.film.parentElement).hidden = this.film.disabled = !this.timed.checked;
     const { part, room, studio } = this;

@@ -68,8 +68,8 @@ export class LineView {
     parts.seed.onchange = () => change(this.readSeed());
     parts.gap.onchange = () => parts.gap.reportValidity() && list.script.setGap(line.id, parts.gap.value === '' ? null : parts.gap.valueAsNumber);
     parts.lock.onchange = () => change({ locked: parts.lock.checked });
-    parts.play.onclick = () => list.playFrom(line.id);
-    parts.remake.onclick = () => list.remake(line.id);
+    parts.play.onclick = () => list.room.playFrom(line.id);
+    parts.remake.onclick = () => list.room.regeneration.begin(line.id);
     parts.open.onclick = () => this.unfold(parts.more.hidden);
     parts.copy.onclick = () => list.duplicate(line.id);
     parts.up.onclick = () => list.move(line.id, -1, parts.up);
@@ -114,14 +114,9 @@ export class LineView {
     return { slow: t('script.pace.slow_words'), fast: t('script.pace.fast_words') };
   }
 
-  /** Assign a voice to the line and to other lines of its role. @param {Voice} voice */
-  setVoice(voice) {
-    this.list.script.assignVoice(this.line.id, voice);
-  }
-
   /** Change properties of the line's voice. @param {Partial<Voice>} values */
   changeVoice(values) {
-    if (this.line.voice) this.setVoice({ ...this.line.voice, ...values });
+    if (this.line.voice) this.list.script.assignVoice(this.line.id, { ...this.line.voice, ...values });
   }
 
   /**

@@ -211,16 +211,6 @@ export class LinesView {
 
   // --- Actions of a line
 
-  /** Play the script from a line. @param {string} id */
-  playFrom(id) {
-    this.room.playFrom(id);
-  }
-
-  /** Generate the audio of a line again. @param {string} id */
-  remake(id) {
-    this.room.regeneration.begin(id);
-  }
-
   /**
    * Use a stored take as the audio of a line, and play it.
    *

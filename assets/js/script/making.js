@@ -525,9 +525,4 @@ export class Regeneration {
     line.back();
     this.room.recordTakes();
   }
-
-  /** Forget the line that is generated again, because another script was opened. */
-  forget() {
-    this.line = null;
-  }
 }

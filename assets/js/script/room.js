@@ -14,7 +14,7 @@ import { MAX_LINES, markChapters, newLine, Script } from './document.js';
 import { ExportForm } from './export.js';
 import { FullAudio } from './full_audio.js';
 import { ACCEPTED } from './importing.js';
-import { nameOfScript, readParts, titleFromText } from './line_text.js';
+import { readParts, titleFromText } from './line_text.js';
 import { LinesView } from './lines_view.js';
 import { Maker, Regeneration } from './making.js';
 import { readText } from './reading.js';
@@ -61,8 +61,6 @@ export class ScriptRoom {
     this.leaveScript = null;
     /** @type {number|undefined} */
     this.frame = undefined;
-    /** @type {ReturnType<typeof setTimeout>|undefined} */
-    this.layoutTimer = undefined;
     /** Ids of the stored voices when they were last listed. @type {Set<string>} */
     this.knownVoices = new Set();
     this.voiceAssignment = new VoiceAssignment(studio);
@@ -193,7 +191,7 @@ export class ScriptRoom {
     this.leaveScript?.();
     this.opened = script;
     this.root.inert = false;
-    this.regeneration.forget();
+    this.regeneration.line = null;
     this.voiceAssignment.recordNames(script.lines);
     this.leaveScript = script.on('change', ({ lines }) => {
       this.voiceAssignment.recordNames(script.lines);
@@ -355,7 +353,7 @@ export class ScriptRoom {
   get reading() {
     const { playingId: line } = this.fullAudio;
     if (!line) return null;
-    const name = nameOfScript(this.script) || this.studio.t('script.untitled');
+    const name = this.scriptListView.nameOf(this.script);
     return { script: this.script.id, line, name, n: String(this.script.indexOf(line) + 1) };
   }
 
@@ -375,12 +373,7 @@ export class ScriptRoom {
     if (!studio.isReachable()) return;
     studio.stop();
     studio.stage.player.start().catch(() => studio.errorMessages.showMessage('request', studio.t('shell.no_output')));
-    try {
-      this.perform(id, options);
-    } catch (error) {
-      if (!(error instanceof FieldError)) throw error;
-      studio.errorMessages.showMessage(error.field, error);
-    }
+    studio.errorMessages.guard(() => this.perform(id, options));
   }
 
   /**

@@ -55,8 +55,6 @@ export class ScriptList extends EventTarget {
     this.unsavedAt = 0;
     /** Error of the last save, or null. @type {import('../common/api.js').AppError|null} */
     this.error = null;
-    /** @type {ReturnType<typeof setTimeout>|undefined} */
-    this.timer = undefined;
     /** Version of the script that this tab and the studio had in common, as JSON. */
     this.base = '';
     this.onChange = () => this.touch();
@@ -140,12 +138,9 @@ export class ScriptList extends EventTarget {
     if (script === this.script) this.enter('saving');
     this.runningPuts += 1;
     const begun = performance.now();
-    const sent = JSON.stringify(script);
     try {
-      const headers = { 'content-type': 'application/json' };
-      const response = await this.api.request(`studio/scripts/${script.id}`, { method: 'PUT', headers, body: sent });
       // The server may have changed texts, for example removed a space at the end of the name.
-      const stored = await response.json();
+      const stored = await this.api.put(`studio/scripts/${script.id}`, script);
       script.updatedAt = stored.updated_at;
       if (script !== this.script) return;
       this.base = JSON.stringify(stored);
@@ -349,22 +344,20 @@ export class ScriptListView {
   async choose(action) {
     this.parts.menu.open = false;
     this.parts.summary.focus();
-    try {
+    await this.studio.toasts.guard(async () => {
       await this.scriptList.flush();
       await action();
-    } catch (error) {
-      this.studio.toasts.show(errorOf(error).message);
-    }
+    });
   }
 
   async remove() {
-    const { t } = this.studio;
+    const { t, toasts } = this.studio;
     const { script } = this.scriptList;
     if (!script) return;
     const name = this.nameOf(script);
     const undo = await this.scriptList.remove(() => this.room.empty());
-    const onAction = () => undo().catch((error) => this.studio.toasts.show(error.message));
-    this.studio.toasts.show(t('script.deleted', { name }), { action: t('shell.undo'), onAction });
+    const onAction = () => toasts.guard(undo);
+    toasts.show(t('script.deleted', { name }), { action: t('shell.undo'), onAction });
   }
 
   /** Return the name of a script as the page shows it. @param {{name: string, begins?: string}} script */
@@ -425,9 +418,7 @@ export class ScriptListView {
 
 /** Return a button with a label. @param {string} label @param {() => void} action */
 function button(label, action) {
-  const element = createElement('button', { type: 'button', textContent: label });
-  element.onclick = action;
-  return element;
+  return createElement('button', { type: 'button', textContent: label, onclick: action });
 }
 
 /**
@@ -436,9 +427,7 @@ function button(label, action) {
  * @param {string} label @param {() => void} action @param {boolean} [isOpen]
  */
 function entry(label, action, isOpen = false) {
-  const item = document.createElement('li');
   const open = button(label, action);
   if (isOpen) open.ariaCurrent = 'true';
-  item.append(open);
-  return item;
+  return createElement('li', {}, [open]);
 }

@@ -84,10 +84,6 @@ export class TypedSpeech {
   /** Clauses of the last take. @type {Clause[]} */
   clauses = [];
   sentAt = 0;
-  /** @type {ReturnType<typeof setTimeout>|undefined} */
-  timer = undefined;
-  /** @type {ReturnType<typeof setTimeout>|undefined} */
-  idleTimer = undefined;
 
   /**
    * Create the generation for the text field of a Speak room.

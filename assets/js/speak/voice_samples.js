@@ -1,7 +1,7 @@
 /** Audio samples of voices, and recordings of stored voices, for the player. */
 
 import { decoded } from '../clone/reference.js';
-import { api, errorOf } from '../common/api.js';
+import { api } from '../common/api.js';
 import { Take } from '../player/take.js';
 
 // --- Takes for audio that the runtime has not generated, such as a reference recording.
@@ -58,16 +58,20 @@ export class VoiceSamples extends EventTarget {
 
   /** Play the sample of a voice, or pause it if it is playing. @param {Choice} choice */
   async togglePlayback(choice) {
-    const { stage } = this.studio;
-    if (this.playingKey === choice.key) return stage.pause();
-    if (choice.mode === 'base') return this.play(choice, await this.recording(choice));
+    const { studio } = this;
+    if (this.playingKey === choice.key) return studio.stage.pause();
     const known = this.takes.get(this.sampleKey(choice));
+    if (choice.mode === 'base') {
+      const take = known ?? (await studio.toasts.guard(() => recordingOf({ id: choice.voice, name: choice.name }, studio.t)));
+      if (take) this.play(choice, take);
+      return;
+    }
     if (known?.state === 'done') {
-      this.studio.stop();
-      this.studio.errorMessages.clear();
+      studio.stop();
+      studio.errorMessages.clear();
       return this.play(choice, known);
     }
-    if (this.studio.isReachable()) this.speak(choice);
+    if (studio.isReachable()) this.speak(choice);
   }
 
   /** Generate and play a sample sentence with a speaker of the checkpoint. @param {Choice} choice */
@@ -84,29 +88,11 @@ export class VoiceSamples extends EventTarget {
   }
 
   /**
-   * Load the recording of a stored voice, or show an error and return null.
-   *
-   * @param {Choice} choice
-   * @returns {Promise<Take|null>}
-   */
-  async recording({ key, voice, name }) {
-    const known = this.takes.get(key);
-    if (known) return known;
-    try {
-      return await recordingOf({ id: voice, name }, this.studio.t);
-    } catch (error) {
-      this.studio.toasts.show(errorOf(error).message);
-      return null;
-    }
-  }
-
-  /**
    * Play the sample of a voice.
    *
-   * @param {Choice} choice @param {Take|null} take @param {{clicked?: number}} [options]
+   * @param {Choice} choice @param {Take} take @param {{clicked?: number}} [options]
    */
   play(choice, take, options) {
-    if (!take) return;
     this.takes.set(this.sampleKey(choice), take);
     this.playing = { key: choice.key, take };
     this.studio.stage.play(take, options);
