@@ -5,9 +5,11 @@
  */
 
 import { errorOf } from '../common/api.js';
+import { formatDuration } from '../common/dates.js';
 import { getElements, createElement, getElement, writeText } from '../common/elements.js';
 import { scriptName, unsupportedScript } from '../common/language_detection.js';
 import { translateMessage, nameOf } from '../common/server_messages.js';
+import { Take, UNANSWERED_DELAY_MS } from '../player/take.js';
 
 // --- Toasts (short messages at the edge of the page), with up to two buttons. A toast with a question stays until an answer.
 
@@ -345,6 +347,21 @@ export class Notes {
       this.sheet.hidePopover();
       studio.realVoices.open();
     };
+  }
+
+  /**
+   * Show the queue position of a request next to its name, or notes about its audio.
+   *
+   * @param {import('../player/stage.js').ShownAudio|null} take
+   */
+  showTake(take) {
+    const { t } = this.studio;
+    if (!take || (take instanceof Take && take.state === 'stopped')) return this.say('');
+    if (take instanceof Take && take.isUnanswered) return this.say(performance.now() - take.askedAt < UNANSWERED_DELAY_MS ? '' : t('shell.no_answer_yet'));
+    if (!take.queue) return this.showNotes(take);
+    const { position: n, etaMs } = take.queue;
+    const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;
+    this.say(t(key, { n, time: formatDuration((etaMs ?? 0) / 1000, t) }));
   }
 
   /** Show a temporary message next to the name of the played audio. @param {string} sentence */

@@ -7,12 +7,10 @@
 import { SpeechSocket } from '../../../clients/js/voicewright.js';
 import { CloneRoom } from '../clone/room.js';
 import { api } from '../common/api.js';
-import { formatDuration } from '../common/dates.js';
 import { getElements, getElement, throttle } from '../common/elements.js';
-import { FieldError } from '../common/fields.js';
 import { setTexts } from '../common/server_messages.js';
 import { Drafts } from '../common/storage.js';
-import { configFor, expectedSeconds, useStyleWords } from '../common/text.js';
+import { useStyleWords } from '../common/text.js';
 import { inLanguage, Words } from '../common/words.js';
 import { captionOf } from '../design/names.js';
 import { DesignRoom } from '../design/room.js';
@@ -24,7 +22,7 @@ import { LibraryRoom } from '../library/room.js';
 import { shareTake } from '../library/sharing.js';
 import { TakeFiles } from '../library/take_row.js';
 import { Dock } from '../player/dock.js';
-import { InterruptedRequests, LastTake, LOST } from '../player/reload.js';
+import { InterruptedRequests, LastTake } from '../player/reload.js';
 import { Speech } from '../player/speech.js';
 import { Stage } from '../player/stage.js';
 import { Take } from '../player/take.js';
@@ -69,10 +67,7 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 /** Names of the modes in checkpoints. @type {Record<Mode, string>} */
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
-// Duration of the toast about full storage. It is long, because no take is saved until the user frees space.
-const STORAGE_FULL_TOAST_MS = 60_000;
 const CATCH_UP_DELAY_MS = 300; // Delay after a change in another tab, so that one refresh serves many changes.
-const UNANSWERED_DELAY_MS = 1000; // Delay of a response after which the page reports it.
 
 /** Main object of the page, which connects rooms, WebSocket, player and stored data. */
 export class Studio {
@@ -121,16 +116,7 @@ export class Studio {
     this.dock = new Dock(page, this);
     this.errorMessages = new ErrorMessages(page, this);
     this.socket = new SpeechSocket(socketUrl());
-    this.speech = new Speech(this.socket, {
-      modelOf: (id) => this.modelOf(id),
-      onComplete: (take) => {
-        this.checkLength(take);
-        this.realVoices.onPlayed();
-      },
-      onFailed: (take) => this.fail(take),
-      onStored: ({ record }) => record && this.history.add(record),
-      onNotStored: (_, error) => this.onNotStored(error),
-    });
+    this.speech = new Speech(this);
     this.voices = new Voices();
     this.paces = new VoicePaces();
     this.catalogue = new VoiceCatalogue(this);
@@ -362,17 +348,6 @@ export class Studio {
     tab.title = served ? '' : unserved.textContent;
   }
 
-  /**
-   * Return the id, fingerprint, device and dtype of a model.
-   *
-   * @param {string} id
-   * @returns {import('../player/take.js').Model}
-   */
-  modelOf(id) {
-    const card = [...this.cards.values()].find((one) => one.id === id);
-    return card ? { id, fingerprint: card.fingerprint, device: card.device, dtype: card.dtype } : { id };
-  }
-
   // --- Drafts and undo.
 
   /** Id of the draft that the rooms share. */
@@ -433,79 +408,6 @@ export class Studio {
   }
 
   /**
-   * Request a take, which is the generated audio of one request.
-   *
-   * When the take is complete, the studio stores it. To play the take, pass it to `stage.play`.
-   *
-   * @param {import('../player/take.js').TakeRequest} request
-   * @returns {Take}
-   * @throws {FieldError} There is no text, or no connection.
-   */
-  say(request) {
-    if (this.status.isStudioAway) throw Object.assign(new FieldError('request', this.t('shell.not_sent')), { unreachable: true });
-    if (!request.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
-    const config = configFor(request.config, request.text);
-    const take = this.speech.say({ spoken: this.pronunciation.spokenText(request.text), ...request, config });
-    if (!take.isSample) this.interruptedRequests.forget();
-    if (!take.isTyped) take.planned = this.paces.samplesOf(take);
-    for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refreshPlayback());
-    setTimeout(() => take.isUnanswered && this.refresh(), UNANSWERED_DELAY_MS);
-    this.refresh();
-    return take;
-  }
-
-  /** Show the error of a failed speech request, and show the previous audio again. @param {Take} take */
-  fail(take) {
-    const { error, room } = take;
-    if (LOST.includes(error?.code ?? '')) this.interruptedRequests.add(take);
-    if (error?.code === 'runtime_unavailable') this.errorMessages.showUntilReady('request', error, this.t('shell.runtime_back'), room);
-    else if (error?.code === 'unknown_voice') this.onUnknownVoice(take, error);
-    else if (error) this.errorMessages.showMessage(error.param ?? 'request', error, room);
-    if (this.current?.mode) this.stage.showPrevious(take);
-  }
-
-  /**
-   * Show an error about an unknown voice.
-   *
-   * Another window may have deleted the voice. Then the message contains the name of the voice.
-   *
-   * @param {Take} take
-   * @param {import('../common/api.js').AppError} error
-   */
-  async onUnknownVoice({ config, label, room }, error) {
-    const { clicked } = this;
-    const name = this.catalogue.findByName(config.voice ?? '')?.name ?? label;
-    // If the list of voices cannot be loaded, the runtime's own error message is shown.
-    await this.voices.refresh().catch(() => {});
-    const isGone = name && this.voices.isListed && !this.catalogue.findByName(config.voice ?? '');
-    if (clicked === this.clicked) this.errorMessages.showMessage(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
-  }
-
-  /**
-   * Learn the speaking rate of a voice from a take, which is generated audio.
-   *
-   * If the audio is too short for its text, show a hint instead.
-   *
-   * @param {Take} take
-   */
-  checkLength(take) {
-    if (take.stopReason === 'eos' && !take.isShort) this.paces.learn(take);
-    if (take.isQuiet || take.room === 'design' || !take.isShort) return;
-    this.errorMessages.showMessage('request', this.shortness(take), take.room);
-  }
-
-  /**
-   * Return a sentence about a take that is shorter than its text, with advice.
-   *
-   * @param {Pick<Take, 'words'|'seconds'|'mode'|'config'>} take
-   */
-  shortness({ words, seconds, mode, config }) {
-    const way = mode !== 'base' ? 'seed' : config.voice ? 'voice' : config.x_vector_only_mode ? 'recording' : 'words';
-    const about = Math.round(expectedSeconds(words));
-    return `${this.t('shell.too_short', { s: seconds.toFixed(1), about })} ${this.t(`shell.too_short.${way}`)}`;
-  }
-
-  /**
    * Restore the text, settings and seed of a stored take in its room, and offer undo.
    *
    * @param {TakeRecord} record
@@ -558,18 +460,7 @@ export class Studio {
     if (!this.current) return;
     this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
     this.dock.refresh(this.isBusy);
-    this.noteTake(this.stage.take);
-  }
-
-  /** Show a message that generated audio could not be stored. @param {import('../common/api.js').AppError} error */
-  onNotStored(error) {
-    const { t } = this;
-    if (error.code === 'store_full') {
-      const onAction = () => this.go('library', { half: 'takes', isFull: true });
-      this.toasts.show(t('shell.kept_once_free'), { isOfPage: true, action: t('library.free'), onAction, stayMs: STORAGE_FULL_TOAST_MS });
-    } else {
-      this.toasts.show(error.unreachable ? t('shell.kept_later') : t('shell.not_kept', { why: error.message }), { isOfPage: true });
-    }
+    this.notes.showTake(this.stage.take);
   }
 
   /** Add a take to the favourites, or remove it from them. @param {Take} take */
@@ -578,21 +469,6 @@ export class Studio {
     if (!record) return;
     take.record = (await this.toasts.guard(() => this.history.favourite(record.id, !record.favourite))) ?? record;
     this.stage.refresh();
-  }
-
-  /**
-   * Show the queue position of a request next to its name, or notes about its audio.
-   *
-   * @param {import('../player/stage.js').ShownAudio|null} take
-   */
-  noteTake(take) {
-    const { notes } = this;
-    if (!take || (take instanceof Take && take.state === 'stopped')) return notes.say('');
-    if (take instanceof Take && take.isUnanswered) return notes.say(performance.now() - take.askedAt < UNANSWERED_DELAY_MS ? '' : this.t('shell.no_answer_yet'));
-    if (!take.queue) return notes.showNotes(take);
-    const { position: n, etaMs } = take.queue;
-    const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;
-    notes.say(this.t(key, { n, time: formatDuration((etaMs ?? 0) / 1000, this.t) }));
   }
 }
 

@@ -121,7 +121,7 @@ export class Comparison {
     const text = config.ref_text ?? room.view.readingText;
     studio.stop();
     const label = studio.t(reference.source === 'recording' ? 'clone.clone_of_recording' : 'clone.clone_of', { name: reference.name });
-    const take = studio.say({ room: room.id, mode, config, text, seed: PREVIEW_SEED, label, reference: reference.sent(), isSample: true });
+    const take = studio.speech.say({ room: room.id, mode, config, text, seed: PREVIEW_SEED, label, reference: reference.sent(), isSample: true });
     this.last = take;
     stage.play(take, { clicked: performance.now() });
   }

@@ -252,7 +252,7 @@ export class CloneRoom {
   /** Speak the text with the selected voice, and play the take. @param {{clicked: number}} how */
   async speakNow({ clicked }) {
     const { studio } = this;
-    studio.stage.play(studio.say({ room: this.id, ...this.presentRequest(), seed: studio.variation.nextSeed() }), { clicked });
+    studio.stage.play(studio.speech.say({ room: this.id, ...this.presentRequest(), seed: studio.variation.nextSeed() }), { clicked });
   }
 
   /** Return the text that the player shows before the first take. */

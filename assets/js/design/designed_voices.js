@@ -182,7 +182,7 @@ export class BlendForm {
     studio.stop();
     studio.stage.player.start().catch(() => {});
     try {
-      const take = studio.say({ room: 'design', mode, config, text: studio.text, seed: BLEND_SEED, label, isQuiet: true, keepsStopped: false });
+      const take = studio.speech.say({ room: 'design', mode, config, text: studio.text, seed: BLEND_SEED, label, isQuiet: true, keepsStopped: false });
       take.addEventListener('error', () => take === this.take && this.showError(take.error));
       this.take = this.played = take;
       studio.stage.play(take, { clicked });

@@ -239,7 +239,7 @@ export class ShownSets {
     card.addEventListener('menu', () => room.menu.prepare(card));
     card.on('act', (asks) => room.attempt(() => room.actions.runAction(card, asks)));
     take.addEventListener('done', () => take.state === 'done' && room.announce(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
-    take.addEventListener('done', () => take.isShort && studio.errorMessages.showMessage(card.error, studio.shortness(take)));
+    take.addEventListener('done', () => take.isShort && studio.errorMessages.showMessage(card.error, studio.speech.shortness(take)));
     // The draft contains the ids of stored takes, so save it again.
     take.addEventListener('stored', () => studio.drafts.touch());
     take.addEventListener('error', () => room.announce(card, 'design.said_failed', { why: take.error?.message ?? '' }));

@@ -132,7 +132,7 @@ export class TakeRequests {
       const own = letter || LETTERS[index];
       // The name distinguishes takes of different voices. A request without a preset is labelled with its description.
       const label = captionForRequest(preset, this.room.t('design.take', { letter: `${number}${own}` }), followed, description);
-      const take = this.studio.say({ ...asked, label: [...label].slice(0, MAX_LABEL_CHARS).join('') });
+      const take = this.studio.speech.say({ ...asked, label: [...label].slice(0, MAX_LABEL_CHARS).join('') });
       return { take, letter: own, note, voice: null };
     });
     room.shownSets.count = number;
@@ -230,7 +230,7 @@ export class TakeRequests {
     if (!set) return;
     const { take, letter, note, description } = card;
     const { mode, config, reference, parent, text, seed, label } = take;
-    const next = this.studio.say({ room: room.id, mode, config, reference, parent, text, seed, label });
+    const next = this.studio.speech.say({ room: room.id, mode, config, reference, parent, text, seed, label });
     const made = room.shownSets.card({ take: next, letter, note, voice: null, set: set.number, description });
     room.keepForm.forget(card);
     set.removeCard(card);

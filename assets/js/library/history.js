@@ -278,7 +278,7 @@ export class TakeHistory extends EventTarget {
     const record = await api.get(`studio/takes/${id}`);
     const { room, mode, config, text, spoken, seed, label } = record;
     const [before, reference] = await Promise.all([this.load(record), this.reference(record)]);
-    const take = this.speech.say({ room, mode, config, text, spoken, seed, label, parent: id, reference, isQuiet: true });
+    const take = this.speech.request({ room, mode, config, text, spoken, seed, label, parent: id, reference, isQuiet: true });
     onTake(take);
     await take.stored();
     const { identical, key, values } = compare(before, take);

@@ -266,7 +266,7 @@ export class InterruptedRequests {
        */
       const references = new Map();
       for (const one of left) if (!references.get(one.asked.parent)) references.set(one.asked.parent, await this.reference(one));
-      const takes = left.map(({ asked, digest }) => studio.say({ ...asked, reference: digest ? references.get(asked.parent) : null }));
+      const takes = left.map(({ asked, digest }) => studio.speech.say({ ...asked, reference: digest ? references.get(asked.parent) : null }));
       for (const [index, take] of takes.entries()) await room.regain?.(take, left[index].place);
       if (room.hear) room.hear(takes[0], { clicked });
       else studio.stage.play(takes[0], { clicked });

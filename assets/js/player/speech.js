@@ -1,5 +1,5 @@
 /**
- * Requests for takes over the WebSocket, and storage of complete takes in the studio.
+ * Requests for takes over the WebSocket, with their errors and their storage.
  *
  * A take is the generated audio of one request.
  */
@@ -7,32 +7,30 @@
 import { SpeechError } from '../../../clients/js/voicewright.js';
 import { api, errorOf } from '../common/api.js';
 import { dataUrl } from '../common/audio.js';
+import { FieldError } from '../common/fields.js';
 import { digestOf } from '../common/files.js';
 import { errorSentence } from '../common/server_messages.js';
-import { sentLength } from '../common/text.js';
-import { Take } from './take.js';
+import { configFor, expectedSeconds, sentLength } from '../common/text.js';
+import { LOST } from './reload.js';
+import { Take, UNANSWERED_DELAY_MS } from './take.js';
 
 /** @typedef {import('./take.js').TakeRequest} TakeRequest */
 
 // Interval in milliseconds between attempts to save a take while the studio does not respond.
 const KEEP_AGAIN_MS = 5000;
+// Duration of the toast about full storage. It is long, because no take is saved until the user frees space.
+const STORAGE_FULL_TOAST_MS = 60_000;
 
-/** Requests for takes over the WebSocket, and storage of complete takes in the studio. */
+/** Requests for takes over the WebSocket, with their errors and their storage. */
 export class Speech {
   /**
-   * Create the requests of a page, which are sent over this WebSocket.
+   * Create the requests of a page, which are sent over its WebSocket.
    *
-   * @param {import('../../../clients/js/voicewright.js').SpeechSocket} socket
-   * @param {Object} callbacks
-   * @param {(id: string) => import('./take.js').Model} callbacks.modelOf  returns the identity of a model
-   * @param {(take: Take) => void} callbacks.onComplete
-   * @param {(take: Take) => void} callbacks.onFailed
-   * @param {(take: Take) => void} callbacks.onStored
-   * @param {(take: Take, error: import('../common/api.js').AppError) => void} callbacks.onNotStored
+   * @param {import('../app/studio.js').Studio} studio
    */
-  constructor(socket, callbacks) {
-    this.socket = socket;
-    this.callbacks = callbacks;
+  constructor(studio) {
+    this.studio = studio;
+    this.socket = studio.socket;
     /** Takes that may still receive audio. @type {Set<Take>} */
     this.liveTakes = new Set();
     /** Complete takes that are being stored. @type {Set<Take>} */
@@ -57,11 +55,34 @@ export class Speech {
   }
 
   /**
+   * Request a take, which is the generated audio of one request.
+   *
+   * When the take is complete, the studio stores it. To play the take, pass it to `stage.play`.
+   *
+   * @param {import('../player/take.js').TakeRequest} request
+   * @returns {Take}
+   * @throws {FieldError} There is no text, or no connection.
+   */
+  say(request) {
+    const { studio } = this;
+    if (studio.status.isStudioAway) throw Object.assign(new FieldError('request', studio.t('shell.not_sent')), { unreachable: true });
+    if (!request.text.trim()) throw new FieldError('text', studio.t('shell.text_first'));
+    const config = configFor(request.config, request.text);
+    const take = this.request({ spoken: studio.pronunciation.spokenText(request.text), ...request, config });
+    if (!take.isSample) studio.interruptedRequests.forget();
+    if (!take.isTyped) take.planned = studio.paces.samplesOf(take);
+    for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => studio.refreshPlayback());
+    setTimeout(() => take.isUnanswered && studio.refresh(), UNANSWERED_DELAY_MS);
+    studio.refresh();
+    return take;
+  }
+
+  /**
    * Send a request for speech, and return the `Take` object that receives the audio.
    *
    * @param {TakeRequest} asked @returns {Take}
    */
-  say(asked) {
+  request(asked) {
     const take = new Take(asked);
     this.liveTakes.add(take);
     for (const one of this.liveTakes) one.parallel = Math.max(one.parallel, this.liveTakes.size);
@@ -126,7 +147,7 @@ export class Speech {
       },
       onStart: ({ model, voice, notes }) => {
         take.start = { model, voice, notes };
-        take.model = this.callbacks.modelOf(model);
+        take.model = this.modelOf(model);
         take.queue = null;
         take.notifySoon();
       },
@@ -142,7 +163,8 @@ export class Speech {
       onDone: (done) => {
         Object.assign(take, { metrics: done.metrics, stopReason: done.stop_reason, queue: null });
         take.enter('done', 'done');
-        this.callbacks.onComplete(take);
+        this.checkLength(take);
+        this.studio.realVoices.onPlayed();
       },
       onError: (error) => this.fail(take, Object.assign(error, { message: errorSentence(error) })),
     });
@@ -154,7 +176,7 @@ export class Speech {
     this.liveTakes.delete(take);
     Object.assign(take, { error, stopReason: 'error', queue: null });
     take.enter('failed', 'error');
-    if (!take.isQuiet) this.callbacks.onFailed(take);
+    if (!take.isQuiet) this.showError(take);
   }
 
   /**
@@ -174,7 +196,7 @@ export class Speech {
       else if (!error?.unreachable) this.storing.delete(take);
       take.isRefused = true;
       take.notify('stored');
-      if (error && isNew && (!isFull || this.refusedTakes.size === 1)) this.callbacks.onNotStored(take, error);
+      if (error && isNew && (!isFull || this.refusedTakes.size === 1)) this.showStorageError(error);
     };
     if (!this.canStore || take.isSample) return unkept(null);
     const form = new FormData();
@@ -187,7 +209,7 @@ export class Speech {
       take.record = record;
       take.id = record.id;
       take.notify('stored');
-      this.callbacks.onStored(take);
+      this.studio.history.add(record);
     } catch (thrown) {
       const error = errorOf(thrown);
       if (error.missing) this.canStore = false;
@@ -206,6 +228,86 @@ export class Speech {
   /** Cancel all speech requests whose audio is not complete. */
   cancel() {
     for (const take of [...this.liveTakes]) take.cancel();
+  }
+
+  // --- Errors and hints about takes.
+
+  /** Show the error of a failed speech request, and show the previous audio again. @param {Take} take */
+  showError(take) {
+    const { studio } = this;
+    const { error, room } = take;
+    if (LOST.includes(error?.code ?? '')) studio.interruptedRequests.add(take);
+    if (error?.code === 'runtime_unavailable') studio.errorMessages.showUntilReady('request', error, studio.t('shell.runtime_back'), room);
+    else if (error?.code === 'unknown_voice') this.onUnknownVoice(take, error);
+    else if (error) studio.errorMessages.showMessage(error.param ?? 'request', error, room);
+    if (studio.current?.mode) studio.stage.showPrevious(take);
+  }
+
+  /**
+   * Show an error about an unknown voice.
+   *
+   * Another window may have deleted the voice. Then the message contains the name of the voice.
+   *
+   * @param {Take} take
+   * @param {import('../common/api.js').AppError} error
+   */
+  async onUnknownVoice({ config, label, room }, error) {
+    const { studio } = this;
+    const { clicked } = studio;
+    const name = studio.catalogue.findByName(config.voice ?? '')?.name ?? label;
+    // If the list of voices cannot be loaded, the runtime's own error message is shown.
+    await studio.voices.refresh().catch(() => {});
+    const isGone = name && studio.voices.isListed && !studio.catalogue.findByName(config.voice ?? '');
+    if (clicked === studio.clicked) studio.errorMessages.showMessage(error.param ?? 'request', isGone ? studio.t('shell.voice_deleted', { name }) : error, room);
+  }
+
+  /**
+   * Learn the speaking rate of a voice from a take, which is generated audio.
+   *
+   * If the audio is too short for its text, show a hint instead.
+   *
+   * @param {Take} take
+   */
+  checkLength(take) {
+    const { studio } = this;
+    if (take.stopReason === 'eos' && !take.isShort) studio.paces.learn(take);
+    if (take.isQuiet || take.room === 'design' || !take.isShort) return;
+    studio.errorMessages.showMessage('request', this.shortness(take), take.room);
+  }
+
+  /**
+   * Return a sentence about a take that is shorter than its text, with advice.
+   *
+   * @param {Pick<Take, 'words'|'seconds'|'mode'|'config'>} take
+   */
+  shortness({ words, seconds, mode, config }) {
+    const { t } = this.studio;
+    const way = mode !== 'base' ? 'seed' : config.voice ? 'voice' : config.x_vector_only_mode ? 'recording' : 'words';
+    const about = Math.round(expectedSeconds(words));
+    return `${t('shell.too_short', { s: seconds.toFixed(1), about })} ${t(`shell.too_short.${way}`)}`;
+  }
+
+  /** Show a message that generated audio could not be stored. @param {import('../common/api.js').AppError} error */
+  showStorageError(error) {
+    const { studio } = this;
+    const { t } = studio;
+    if (error.code === 'store_full') {
+      const onAction = () => studio.go('library', { half: 'takes', isFull: true });
+      studio.toasts.show(t('shell.kept_once_free'), { isOfPage: true, action: t('library.free'), onAction, stayMs: STORAGE_FULL_TOAST_MS });
+    } else {
+      studio.toasts.show(error.unreachable ? t('shell.kept_later') : t('shell.not_kept', { why: error.message }), { isOfPage: true });
+    }
+  }
+
+  /**
+   * Return the id, fingerprint, device and dtype of a model.
+   *
+   * @param {string} id
+   * @returns {import('../player/take.js').Model}
+   */
+  modelOf(id) {
+    const card = [...this.studio.cards.values()].find((one) => one.id === id);
+    return card ? { id, fingerprint: card.fingerprint, device: card.device, dtype: card.dtype } : { id };
   }
 }
 

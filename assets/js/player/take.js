@@ -61,6 +61,7 @@ import { throttle } from '../common/elements.js';
 import { fileName } from '../common/files.js';
 import { configFor, isTooShort, sentText, untagged } from '../common/text.js';
 
+export const UNANSWERED_DELAY_MS = 1000; // Delay of a response after which the page reports it.
 const SOON_MS = 16;
 
 /** Audio that the runtime generates for one request, and the state of this request. */

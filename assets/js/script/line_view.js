@@ -263,7 +263,7 @@ export class LineView {
   /** Return a warning about a line that can be spoken, or ''. @param {import('./making.js').LineState} state */
   note({ short, state }) {
     const { list, line } = this;
-    if (short) return list.studio.shortness(short);
+    if (short) return list.studio.speech.shortness(short);
     if (list.voiceAssignment.isDeleted(line.voice)) return list.studio.t(state === 'made' ? 'script.voice_deleted_here' : 'script.voice_deleted_unmade');
     const isLeftOut = line.voice && line.instruct.trim() && !list.voiceAssignment.takesInstruct(line.voice);
     return isLeftOut ? list.studio.t('script.left_out', { instruct: line.instruct.trim() }) : '';

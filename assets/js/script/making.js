@@ -58,7 +58,7 @@ export class Maker extends EventTarget {
   /**
    * Create a generator that has no lines yet.
    *
-   * @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'errorMessages'|'speech'|'voices'|'pronunciation'|'t'>} studio
+   * @param {Pick<import('../app/studio.js').Studio, 'api'|'errorMessages'|'speech'|'voices'|'pronunciation'|'t'>} studio
    * @param {import('./voice_assignment.js').VoiceAssignment} voiceAssignment
    */
   constructor(studio, voiceAssignment) {
@@ -332,7 +332,7 @@ export class Maker extends EventTarget {
     if (!key || !mode || !config || !text || seed === null) throw new Error('a pause, or a line without a voice, is not spoken');
     this.errors.delete(key);
     const label = script && `${nameOfScript(script) || this.studio.t('script.untitled')}, ${script.indexOf(line.id) + 1}`;
-    const take = this.studio.say({ room: 'script', mode, config, text, seed, label, isQuiet: true, keepsStopped: false });
+    const take = this.studio.speech.say({ room: 'script', mode, config, text, seed, label, isQuiet: true, keepsStopped: false });
     const forget = () => this.takes.get(key) === take && this.takes.delete(key);
     /** @param {string} event @param {() => void} listener */
     const on = (event, listener) =>

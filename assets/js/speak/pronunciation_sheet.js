@@ -195,7 +195,7 @@ export class PronunciationSheet {
     this.stopWord();
     const isReading = studio.isBusy && studio.stage.take !== before;
     if (!isReading) studio.stop();
-    const sample = studio.say({ ...asked, label: words, isSample: true });
+    const sample = studio.speech.say({ ...asked, label: words, isSample: true });
     this.sample = sample;
     if (!isReading) studio.stage.play(sample);
     else sample.addEventListener('done', () => sample === this.sample && this.playWord(sample));

@@ -239,7 +239,7 @@ export class SpeakersRoom {
     if (!chosen || !present) throw new FieldError('voice', studio.t('picker.nobody'));
     if (studio.facts.isTooLong) return studio.go('script', { text: studio.text, spokenBy: this.spokenBy(), isPlayed: true });
     const asked = { room: this.id, ...present, seed: studio.variation.nextSeed(), label: chosen.name };
-    studio.stage.play(studio.say(asked), { clicked });
+    studio.stage.play(studio.speech.say(asked), { clicked });
     studio.catalogue.remember(chosen);
   }
 

@@ -275,7 +275,7 @@ export class TypedSpeech {
     if (isNew) {
       const present = room.presentRequest();
       if (!room.chosen || !present) throw new FieldError('voice', studio.t('picker.nobody'));
-      const take = studio.say({ room: room.id, ...present, text, spoken, seed: studio.variation.nextSeed(), label: room.chosen.name, isTyped: true });
+      const take = studio.speech.say({ room: room.id, ...present, text, spoken, seed: studio.variation.nextSeed(), label: room.chosen.name, isTyped: true });
       this.clauses = [];
       this.take = take;
       begun = 0;

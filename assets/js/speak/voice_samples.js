@@ -83,7 +83,7 @@ export class VoiceSamples extends EventTarget {
     const knows = language && studio.cards.get(mode)?.languages.includes(language);
     const config = { voice, language: knows ? language : 'auto' };
     const label = studio.t('picker.sample_of', { name });
-    const take = studio.say({ room: studio.current?.id ?? 'speakers', mode, config, text: sample ?? '', seed: SAMPLE_SEED, label, isSample: true });
+    const take = studio.speech.say({ room: studio.current?.id ?? 'speakers', mode, config, text: sample ?? '', seed: SAMPLE_SEED, label, isSample: true });
     this.play(choice, take, { clicked: performance.now() });
   }
 
