@@ -52,11 +52,9 @@ export class Toasts {
    * @returns {() => void} function that closes the toast
    */
   show(sentence, { action, onAction, also, stayMs = STAY_MS, isOfPage = false, dismiss, keys } = {}) {
-    const toast = document.createElement('p');
-    toast.className = dismiss ? 'vw-toast vw-stays' : 'vw-toast';
     const words = createElement('span', { textContent: sentence });
     if (keys) Object.assign(words.dataset, keys.values, { i18n: keys.sentence });
-    toast.append(words);
+    const toast = createElement('p', { className: dismiss ? 'vw-toast vw-stays' : 'vw-toast' }, [words]);
     const leave = () => toast.remove();
     if (action) {
       const button = createElement('button', { type: 'button', textContent: action });
@@ -101,10 +99,9 @@ export class Toasts {
  * @param {() => void} leave
  */
 function closeButton(name, key, leave) {
-  const button = createElement('button', { type: 'button', className: 'vw-quiet', ariaLabel: name, title: name });
+  const button = createElement('button', { type: 'button', className: 'vw-quiet', ariaLabel: name, title: name, onclick: leave });
   button.dataset.icon = 'close';
   if (key) button.dataset.i18nAriaLabel = button.dataset.i18nTitle = key;
-  button.onclick = leave;
   return button;
 }
 

@@ -210,9 +210,8 @@ export class Transcript {
     const [bar, sentence] = /** @type {HTMLElement[]} */ ([...match.children]);
     bar.ariaLabel = said;
     bar.replaceChildren(...words.map((one) => createElement('i', { className: one.heard ? '' : 'vw-not' })));
-    const strong = document.createElement('b');
     const { matches } = this;
-    strong.textContent = matches ? `${said}.` : studio.t(MISMATCH);
+    const strong = createElement('b', { textContent: matches ? `${said}.` : studio.t(MISMATCH) });
     sentence.classList.toggle('vw-clone-advice', !matches);
     sentence.replaceChildren(strong, this.wordsSentence('clone.only_heard', matches ? [] : extra), this.wordsSentence('clone.not_heard', missing));
   }

@@ -8,7 +8,7 @@
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
-import { Emitter, getElements, getElement } from '../common/elements.js';
+import { createElement, Emitter, getElements, getElement } from '../common/elements.js';
 import { Bars, BIN, redrawOnTheme, Peaks } from '../player/waveform.js';
 
 const STEP_S = 0.05;
@@ -62,10 +62,8 @@ export class Trimmer extends Emitter {
   showTimes() {
     const { seconds } = this.reference ?? { seconds: 0 };
     const marks = Array.from({ length: RULER_MARKS }, (_, k) => {
-      const mark = document.createElement('span');
       const at = (seconds * k) / (RULER_MARKS - 1);
-      mark.textContent = clock(at * SAMPLE_RATE);
-      return mark;
+      return createElement('span', { textContent: clock(at * SAMPLE_RATE) });
     });
     this.ruler.replaceChildren(...marks);
   }

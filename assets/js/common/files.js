@@ -1,5 +1,7 @@
 /** Helpers for files: valid names, SHA-256 digests, choosing and dropping, and downloads. */
 
+import { createElement } from './elements.js';
+
 // --- File names that are valid on every system, as in runtime/shared/file_names.py. All functions are pure.
 
 const MAX_STEM_CHARS = 60;
@@ -23,9 +25,7 @@ export function fileName(words, suffix) {
 
 /** Save a file with the browser's download function. @param {Blob} file @param {string} name */
 export function saveFile(file, name) {
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(file);
-  link.download = name;
+  const link = createElement('a', { href: URL.createObjectURL(file), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }

@@ -53,9 +53,7 @@ export class PresetPicker extends Emitter {
   /** Return the option group of the languages that the checkpoint does not speak. @param {string[]} languages */
   group(languages) {
     if (languages.length === 0) return [];
-    const group = createElement('optgroup', { label: this.t('design.not_spoken') });
-    group.append(...options(languages));
-    return [group];
+    return [createElement('optgroup', { label: this.t('design.not_spoken') }, options(languages))];
   }
 
   /** Return true if the checkpoint speaks a language, or if no checkpoint is known yet. @param {string} language */
@@ -78,9 +76,8 @@ export class PresetPicker extends Emitter {
 
   /** Return a button that chooses a description. @param {Design} design */
   chip(design) {
-    const chip = createElement('button', { type: 'button', textContent: design.name, title: design.text });
-    chip.onclick = () => this.emit('choose', design);
-    return chip;
+    const onclick = () => this.emit('choose', design);
+    return createElement('button', { type: 'button', textContent: design.name, title: design.text, onclick });
   }
 
   /** Return the preset that has this description, or null. @param {string} description @returns {Design|null} */

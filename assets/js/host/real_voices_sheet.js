@@ -255,14 +255,10 @@ export class CheckpointSheet {
 
   downloads() {
     this.rows = this.voices.download.parts.map(({ id }) => {
-      const row = element('div', 'vw-down');
-      const head = element('div', 'vw-down-head');
-      const [small, bar] = [element('small', ''), document.createElement('progress')];
       const name = id.replace(/^Qwen\/Qwen3-TTS-12Hz-/, '').replace('-', ' ');
-      bar.ariaLabel = name;
-      head.append(element('b', '', name), small);
-      row.append(head, bar);
-      return { row, small, bar };
+      const [small, bar] = [element('small', ''), createElement('progress', { ariaLabel: name })];
+      const head = createElement('div', { className: 'vw-down-head' }, [element('b', '', name), small]);
+      return { row: createElement('div', { className: 'vw-down' }, [head, bar]), small, bar };
     });
     this.now = element('p', 'vw-hint vw-down-now');
     return [...this.rows.map(({ row }) => row), this.now];

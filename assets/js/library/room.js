@@ -239,8 +239,8 @@ export class TakeSpace {
     const time = formatDuration(space.restorable_s, t);
     writeText(getElement(this.binLine, 'span'), t('library.in_bin', { n: space.in_bin, time }));
     getElement(this.root, '#vw-scripts-bin').replaceChildren(...this.deleted.map((script) => {
-      const restore = createElement('button', { type: 'button', className: 'vw-quiet', textContent: t('library.restore_bin') });
-      restore.onclick = () => this.scripts.guard(this.scripts.restore(script));
+      const onclick = () => this.scripts.guard(this.scripts.restore(script));
+      const restore = createElement('button', { type: 'button', className: 'vw-quiet', textContent: t('library.restore_bin'), onclick });
       return createElement('li', {}, [t('library.script_in_bin', { name: this.scripts.nameOf(script), time }), ' ', restore]);
     }));
     const counted = (/** @type {number} */ count) => count.toLocaleString(studio.words.language);

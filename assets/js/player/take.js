@@ -144,9 +144,7 @@ export class Take extends EventTarget {
     const take = new Take(/** @type {TakeRequest} */ ({ ...record, reference: null }));
     take.append(pcm);
     const state = record.stop_reason === 'cancelled' ? 'stopped' : 'done';
-    Object.assign(take, { metrics: record.metrics, stopReason: record.stop_reason, state });
-    Object.assign(take, { id: record.id, record, model: record.model });
-    return take;
+    return Object.assign(take, { id: record.id, record, model: record.model, metrics: record.metrics, stopReason: record.stop_reason, state });
   }
 
   /**

@@ -59,7 +59,6 @@ class PcmPlayer extends AudioWorkletProcessor {
   ended = false;
   finished = false;
   played = 0; // Number of played samples, with a fraction if the speed is not 1.
-  rate = 1;
   last = 0;
   fadeIn = 0;
   starved = 0; // Number of silent samples since the queue became empty. They become an underrun if more audio arrives.
@@ -73,13 +72,14 @@ class PcmPlayer extends AudioWorkletProcessor {
 
   constructor() {
     super();
+    this.initial = { ...this }; // Values of all fields at the start of a take.
+    this.rate = 1;
     this.ramp = Math.round(RAMP_S * sampleRate);
     this.maxTarget = Math.round(MAX_TARGET_S * sampleRate);
     this.reportEvery = Math.round(REPORT_S * sampleRate);
     this.stretch = new TimeStretch(sampleRate);
     this.tail = 0; // Last value before a cut, from which the output ramps to silence.
     this.tailLeft = 0;
-    this.clear(0, 0);
     this.port.onmessage = ({ data }) => this.receive(data);
   }
 
@@ -91,26 +91,8 @@ class PcmPlayer extends AudioWorkletProcessor {
    * @param {number} hold maximum delay after the first chunk, in samples
    */
   clear(take, target, hold = Infinity) {
-    this.chunks = [];
-    this.offset = 0;
-    this.received = 0;
     this.stretch.clear();
-    this.take = take;
-    this.target = this.startTarget = target;
-    this.hold = hold;
-    this.waited = 0;
-    this.state = 'idle';
-    this.ended = false;
-    this.finished = false;
-    this.played = 0;
-    this.last = 0;
-    this.fadeIn = 0;
-    this.starved = 0;
-    this.isEmpty = this.isResting = false;
-    this.underruns = 0;
-    this.underrunSamples = 0;
-    this.firstTime = null;
-    this.sinceReport = 0;
+    Object.assign(this, this.initial, { take, target, startTarget: target, hold, chunks: [] });
   }
 
   /** Handle a message from the page. @param {any} message */

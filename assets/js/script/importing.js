@@ -154,16 +154,11 @@ export class ChapterSheet {
 
   /** Return the list item of a chapter, with its checkbox. @param {Chapter} chapter @param {number} index */
   row({ title, paragraphs, is_notes: isNotes }, index) {
-    const row = document.createElement('li');
-    const label = createElement('label', { className: 'vw-check' });
     const box = createElement('input', { type: 'checkbox', name: String(index) });
     const named = isNotes ? this.studio.t('importing.notes') : title || preview(paragraphs[0]);
     const name = createElement('span', { textContent: named, dir: 'auto' });
-    const time = document.createElement('small');
-    time.textContent = this.studio.facts.time(secondsOf(paragraphs));
-    label.append(box, name, time);
-    row.append(label);
-    return row;
+    const time = createElement('small', { textContent: this.studio.facts.time(secondsOf(paragraphs)) });
+    return createElement('li', {}, [createElement('label', { className: 'vw-check' }, [box, name, time])]);
   }
 
   /**

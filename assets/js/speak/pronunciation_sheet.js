@@ -2,7 +2,7 @@
 
 import { errorOf } from '../common/api.js';
 import { wavBlob } from '../common/audio.js';
-import { getElements, getElement } from '../common/elements.js';
+import { createElement, getElements, getElement } from '../common/elements.js';
 import { acceptFiles, saveFile } from '../common/files.js';
 import { readWordList, writeWordList } from './pronunciation.js';
 
@@ -210,10 +210,8 @@ export class PronunciationSheet {
     const { stage } = this.studio;
     this.isPaused ||= stage.isPlaying;
     stage.pause();
-    const url = URL.createObjectURL(wavBlob(chunks));
-    this.audio = Object.assign(document.createElement('audio'), { src: url });
-    this.audio.volume = stage.player.volume;
-    this.audio.onended = () => this.stopWord();
+    const src = URL.createObjectURL(wavBlob(chunks));
+    this.audio = createElement('audio', { src, volume: stage.player.volume, onended: () => this.stopWord() });
     this.audio.play().catch(() => this.stopWord());
   }
 

@@ -57,9 +57,7 @@ export class TagChips {
 
   /** Return a button that inserts a tag. @param {string} label @param {string} tag */
   chip(label, tag) {
-    const chip = createElement('button', { type: 'button', textContent: label, title: tag });
-    chip.onclick = () => this.insert(tag);
-    return chip;
+    return createElement('button', { type: 'button', textContent: label, title: tag, onclick: () => this.insert(tag) });
   }
 
   /** Insert a tag into the text field at the caret. @param {string} tag */
