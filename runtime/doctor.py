@@ -12,8 +12,6 @@ from runtime.settings import EngineSettings
 
 GB = 10**9
 COLUMN_CHARS = 20
-# Ratio of a computation's time to its time without other programs, above which the machine counts as busy.
-BUSY_RATIO = 1.2
 MAX_LISTED = 12  # Maximum number of list items that are printed in one line. The option --json prints all items.
 
 
@@ -86,8 +84,6 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
 def _memory(row: MemoryRow) -> str:
     slots = f"{row.slots} slots" if row.slots else "does not fit"
     pace = "" if row.rtf is None else f", {row.rtf:.2f} s of computation per second of speech"
-    if row.rtf is not None and row.rtf_now is not None and row.rtf_now > BUSY_RATIO * row.rtf:
-        pace += f" ({row.rtf_now:.2f} under the current load)"
     return f"{_size(row.once)}, and {_size(row.slot)} per slot: {slots}{pace}" + (", chosen" if row.is_chosen else "")
 
 

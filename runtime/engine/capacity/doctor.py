@@ -103,7 +103,6 @@ class MemoryRow:
     slots: int  # Number of slots if all allowed memory is used, or 0 if the checkpoint does not fit.
     # Estimated compute time divided by the duration of the speech, or None on a GPU and for small checkpoints.
     rtf: float | None
-    rtf_now: float | None  # Estimated value of `rtf` under the current load of the machine.
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +247,6 @@ def _row(
     is_chosen: bool,
 ) -> MemoryRow:
     assert found.config is not None
-    need, rtf, rtf_now = MemoryRequirement.of([found], budget, settings, [weights]), None, None
-    if bits.is_measured(found.config):
-        rtf, rtf_now = bits.probe.rtf(found.config, weights), bits.probe.rtf_now(found.config, weights)
-    return MemoryRow(
-        weights_name(weights), is_chosen, need.once, need.slot, need.slots_in(budget, settings), rtf, rtf_now
-    )
+    need = MemoryRequirement.of([found], budget, settings, [weights])
+    rtf = bits.probe.rtf(found.config, weights) if bits.is_measured(found.config) else None
+    return MemoryRow(weights_name(weights), is_chosen, need.once, need.slot, need.slots_in(budget, settings), rtf)

@@ -22,8 +22,8 @@ from runtime.device.open_device import choose_code2wav_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.capacity.timing import (
     TIMED_ROUNDS,
-    Timing,
     cpu_threads,
+    fastest,
     measure_round,
     measure_runs,
     repeat_in_background,
@@ -68,22 +68,17 @@ class Probe:
     device: Device
     threads: int = 0
     code2wav_dtype: str = "auto"
-    _frames: dict[tuple[int, Weights], tuple[Timing, float]] = field(default_factory=dict)
-    _code2wav_timings: dict[torch.dtype, Timing] = field(default_factory=dict)
+    _frames: dict[tuple[int, Weights], tuple[float, float]] = field(default_factory=dict)
+    _code2wav_timings: dict[torch.dtype, float] = field(default_factory=dict)
 
     def rtf(self, config: ModelConfig, weights: Weights) -> float:
         """Return seconds of compute per second of speech on an otherwise idle machine."""
         frame, slowdown = self.frame_time(config, weights)
-        return _rtf(frame.best, self.code2wav_time(weights).best, slowdown)
-
-    def rtf_now(self, config: ModelConfig, weights: Weights) -> float:
-        """Return seconds of compute per second of speech under the machine's current load."""
-        frame, slowdown = self.frame_time(config, weights)
-        return _rtf(frame.median, self.code2wav_time(weights).median, slowdown)
+        return round(parallel_frame_time(frame, self.code2wav_time(weights), slowdown) / FRAME_S, 3)
 
     @torch.inference_mode()
-    def frame_time(self, config: ModelConfig, weights: Weights) -> tuple[Timing, float]:
-        """Return the time of a frame without audio, and its slowdown while audio is computed.
+    def frame_time(self, config: ModelConfig, weights: Weights) -> tuple[float, float]:
+        """Return the seconds of a frame without audio, and its slowdown while audio is computed.
 
         Both are measured on this CPU. The slowdown is a factor. It is infinite if frames and audio share cores.
         """
@@ -93,12 +88,12 @@ class Probe:
             with cpu_threads(threads.frames):
                 frame = _frame(config, self.device, *weights)
                 if threads.frames + threads.sound > CORE_COUNT:
-                    self._frames[key] = Timing.of(measure_runs(frame)), math.inf
+                    self._frames[key] = fastest(measure_runs(frame)), math.inf
                 else:
                     self._frames[key] = self._solo_and_batched(frame, weights)
         return self._frames[key]
 
-    def _solo_and_batched(self, frame: Callable[[], Tensor], weights: Weights) -> tuple[Timing, float]:
+    def _solo_and_batched(self, frame: Callable[[], Tensor], weights: Weights) -> tuple[float, float]:
         code2wav = _sound_units(self._code2wav_dtype(weights))
         solo, batched = [], []
         frame().item()
@@ -110,20 +105,20 @@ class Probe:
         # All threads wait for the same memory. Therefore the slowdown of this thread's CPU time is the slowdown of all
         # threads.
         slowdown = min(run.processor for run in batched) / min(run.processor for run in solo)
-        return Timing.of(solo), max(1.0, slowdown)
+        return fastest(solo), max(1.0, slowdown)
 
     @torch.inference_mode()
-    def code2wav_time(self, weights: Weights) -> Timing:
-        """Return the measured time that Code2Wav needs per frame on this CPU.
+    def code2wav_time(self, weights: Weights) -> float:
+        """Return the measured seconds that Code2Wav needs per frame on this CPU.
 
         The setting `code2wav_dtype` and the talker's `weights` determine the dtype of the measured products.
         """
         dtype = self._code2wav_dtype(weights)
         if dtype not in self._code2wav_timings:
             with cpu_threads(self._thread_counts.sound):
-                units = Timing.of(measure_runs(_sound_units(dtype)))
+                units = fastest(measure_runs(_sound_units(dtype)))
             ratio = NATIVE_TIME_RATIO if native.supports_convolution(dtype) else CODE2WAV_TIME_RATIO
-            self._code2wav_timings[dtype] = Timing(ratio * units.best, ratio * units.median)
+            self._code2wav_timings[dtype] = ratio * units
         return self._code2wav_timings[dtype]
 
     def _code2wav_dtype(self, weights: Weights) -> torch.dtype:
@@ -132,10 +127,6 @@ class Probe:
     @property
     def _thread_counts(self) -> ThreadCounts:
         return ThreadCounts(self.threads, self.threads) if self.threads else split_cores(CORE_COUNT)
-
-
-def _rtf(frame: float, sound: float, slowdown: float) -> float:
-    return round(parallel_frame_time(frame, sound, slowdown) / FRAME_S, 3)
 
 
 def parallel_frame_time(frame: float, sound: float, slowdown: float) -> float:

@@ -1,18 +1,16 @@
 """Time measurement of functions on this CPU, with a given number of threads.
 
-The fastest run shows the CPU's speed without other load, and the median run shows the current speed. With one thread,
-the fastest run is measured in CPU time, which excludes other processes.
+The fastest run shows the CPU's speed without other load. With one thread, it is measured in CPU time, which excludes
+other processes.
 """
 
 from __future__ import annotations
 
-import statistics
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -29,19 +27,11 @@ class Run(NamedTuple):
     processor: float
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Durations of the fastest run and of the median run in seconds."""
-
-    best: float
-    median: float
-
-    @classmethod
-    def of(cls, runs: Sequence[Run]) -> Timing:
-        # CPU time is not used on Windows, where its resolution is only 16 ms.
-        by_processor = torch.get_num_threads() == 1 and sys.platform != "win32"
-        best = min(run.processor if by_processor else run.clock for run in runs)
-        return cls(best, max(best, statistics.median(run.clock for run in runs)))
+def fastest(runs: Sequence[Run]) -> float:
+    """Return the duration of the fastest run in seconds."""
+    # CPU time is not used on Windows, where its resolution is only 16 ms.
+    by_processor = torch.get_num_threads() == 1 and sys.platform != "win32"
+    return min(run.processor if by_processor else run.clock for run in runs)
 
 
 def measure_round(work: Callable[[], Tensor]) -> list[Run]:

@@ -121,8 +121,8 @@ class WeightsSelector:
             return self.with_quantization(config, self.known, types)
         weights = choose_real_time_weights(self.real_time_factors(config))
         log.info(
-            "%s: weights as %s; estimated RTF %.2f, or %.2f under the current load",
-            *(name, weights_name(weights), self.probe.rtf(config, weights), self.probe.rtf_now(config, weights)),
+            "%s: weights as %s; estimated RTF %.2f",
+            *(name, weights_name(weights), self.probe.rtf(config, weights)),
         )
         return weights
 
