@@ -1,27 +1,23 @@
 """Measurement of first use: one click starts a download, quantization and speech.
 
 A local server replaces the Hugging Face Hub. It has a repository in the published 0.6B layout with random weights,
-which are generated once per machine. ``python -m tests.browser.newcomer`` prints the measurements as JSON. Run it on an
-idle machine.
+which are generated once per machine.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 from playwright.sync_api import Page, expect
 
-from benchmarks.page import ARGUMENTS, find_chromium
 from tests.browser.steps import reading
 from tests.support.app import App, running_app
 from tests.support.checkpoints.torch_draw import write_synthetic
@@ -115,21 +111,3 @@ def walk(page: Page, app: App) -> Walked:
         change_s=round(change_s, 1),
         offered=" ".join(offered.split()),
     )
-
-
-def main() -> int:
-    """Run the measurement of first use once, and print the results as JSON."""
-    from playwright.sync_api import sync_playwright
-
-    with tempfile.TemporaryDirectory() as folder, fresh_studio(Path(folder)) as app, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
-        page = browser.new_page()
-        page.goto(app.url, wait_until="domcontentloaded")
-        page.locator("#vw-speak:enabled").wait_for(timeout=PAGE_MS)
-        print(json.dumps(asdict(walk(page, app))))
-        browser.close()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

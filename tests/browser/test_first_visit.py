@@ -1,7 +1,6 @@
 """Test of first use with a checkpoint of the published 0.6B size: click, download, speech.
 
-The test prints the speed, like ``python -m tests.browser.newcomer``. The speed is not checked, because it depends on
-the machine.
+The test prints the speed. The speed is not checked, because it depends on the machine.
 """
 
 from __future__ import annotations
