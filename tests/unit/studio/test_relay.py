@@ -11,6 +11,7 @@ import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -50,13 +51,14 @@ async def relay_to(url: str, api_key: str = "") -> AsyncIterator[str]:
     await relay.aclose()
 
 
-async def talk(client: Callable[[ClientConnection], Awaitable[None]], server: Talk, **options: object) -> None:
-    """Run the client's and the server's end of a WebSocket through the relay."""
+@asynccontextmanager
+async def talk(server: Talk, **options: Any) -> AsyncIterator[ClientConnection]:
+    """Open a WebSocket to `server` through the relay."""
     async with (
         relayed(WebSocketRoute("/v1/talk", server)) as address,
         connect(f"ws://{address}/v1/talk", compression=None, max_size=None, **options) as socket_,
     ):
-        await client(socket_)
+        yield socket_
 
 
 async def echo(server: WebSocket) -> None:
@@ -81,12 +83,10 @@ async def test_each_frame_is_relayed_unchanged_as_one_frame() -> None:
     frames += ["", "ascii", "水刚刚烧开 🎧", "x" * 100_000]
     stream.shuffle(frames)
 
-    async def client(socket_: ClientConnection) -> None:
+    async with talk(echo) as socket_:
         for frame in frames:
             await socket_.send(frame)
         assert [await socket_.recv() for _ in frames] == frames
-
-    await talk(client, echo)
 
 
 async def test_frame_is_relayed_without_waiting_for_the_next() -> None:
@@ -97,13 +97,11 @@ async def test_frame_is_relayed_without_waiting_for_the_next() -> None:
             assert await server.receive_text() == f"heard {number}"
         await server.close()
 
-    async def client(socket_: ClientConnection) -> None:
+    async with talk(server) as socket_:
         for number in range(5):
             async with asyncio.timeout(60):
                 assert await socket_.recv() == bytes([number])
             await socket_.send(f"heard {number}")
-
-    await talk(client, server)
 
 
 async def test_audio_is_relayed_at_many_times_its_speed() -> None:
@@ -115,11 +113,9 @@ async def test_audio_is_relayed_at_many_times_its_speed() -> None:
             await server.send_bytes(chunk)
         await server.receive()
 
-    async def client(socket_: ClientConnection) -> None:
+    async with talk(server) as socket_:
         async with asyncio.timeout(6):
             assert [len(await socket_.recv()) for _ in range(count)] == [len(chunk)] * count
-
-    await talk(client, server)
 
 
 @pytest.mark.parametrize("offered", [["voicewright.speech.v1"], ["other", "voicewright.speech.v1"], None])
@@ -129,10 +125,8 @@ async def test_subprotocol_is_chosen_by_the_runtime(offered: list[str] | None) -
         await server.accept(subprotocol="voicewright.speech.v1" if offered else None)
         await server.receive()
 
-    async def client(socket_: ClientConnection) -> None:
+    async with talk(server, subprotocols=offered) as socket_:
         assert socket_.subprotocol == ("voicewright.speech.v1" if offered else None)
-
-    await talk(client, server, subprotocols=offered)
 
 
 async def test_close_by_the_runtime_reaches_the_client() -> None:
@@ -141,13 +135,11 @@ async def test_close_by_the_runtime_reaches_the_client() -> None:
         await server.send_text("last words")
         await server.close(1008, "idle_timeout")
 
-    async def client(socket_: ClientConnection) -> None:
+    async with talk(server) as socket_:
         assert await socket_.recv() == "last words"
         with pytest.raises(ConnectionClosed):
             await socket_.recv()
         assert (socket_.close_code, socket_.close_reason) == (1008, "idle_timeout")
-
-    await talk(client, server)
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 4000])
@@ -212,11 +204,9 @@ async def test_refused_handshake_is_relayed_unchanged() -> None:
     async def server(server: WebSocket) -> None:
         await server.send_denial_response(JSONResponse({"why": "no key"}, status_code=401))
 
-    async def client(_: ClientConnection) -> None:
-        raise AssertionError("the socket opened")
-
     with pytest.raises(InvalidStatus) as refusal:
-        await talk(client, server)
+        async with talk(server):
+            raise AssertionError("the socket opened")
     assert refusal.value.response.status_code == 401
     assert json.loads(refusal.value.response.body) == {"why": "no key"}
 
