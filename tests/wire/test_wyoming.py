@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
@@ -48,74 +48,54 @@ def uri_of(server: RunningServer) -> str:
     return str(server.load()["ports"]["wyoming"])
 
 
-def play(server: RunningServer, scene: Callable[[WyomingClient], Awaitable[Any]]) -> Any:
-    async def played() -> Any:
-        async with wyoming(uri_of(server)) as client:
-            return await scene(client)
-
-    return asyncio.run(played())
-
-
-def answer_to(server: RunningServer, *bytes_sent: bytes) -> ReceivedEvents:
+async def answer_to(server: RunningServer, *bytes_sent: bytes) -> ReceivedEvents:
     """Send raw bytes, and return all events up to the end of the connection."""
-
-    async def scene(client: WyomingClient) -> ReceivedEvents:
+    async with wyoming(uri_of(server)) as client:
         for data in bytes_sent:
             await client.write(data)
         return await client.until()
-
-    heard: ReceivedEvents = play(server, scene)
-    return heard
 
 
 # --- Tests of requests for speech.
 
 
-def test_complete_wyoming_text_is_spoken(server: RunningServer) -> None:
-    async def scene(client: WyomingClient) -> ReceivedEvents:
+async def test_complete_wyoming_text_is_spoken(server: RunningServer) -> None:
+    async with wyoming(uri_of(server)) as client:
         await client.send("synthesize", text="Hello.", voice={"name": "clara"})
-        return await client.until("audio-stop")
-
-    heard = play(server, scene)
+        heard = await client.until("audio-stop")
     assert heard.kinds == ["audio-start", "audio-chunk", "audio-stop"]
     assert any(heard.pcm)
     assert len(heard.pcm) % FRAME_BYTES == 0
     assert 'voicewright_requests_total{dialect="wyoming",mode="custom_voice",outcome="eos"}' in server.metrics()
 
 
-def test_streamed_wyoming_text_is_spoken_before_its_end(server: RunningServer) -> None:
-    async def scene(client: WyomingClient) -> tuple[ReceivedEvents, ReceivedEvents]:
+async def test_streamed_wyoming_text_is_spoken_before_its_end(server: RunningServer) -> None:
+    async with wyoming(uri_of(server)) as client:
         await client.send("synthesize-start")
         for piece in TEXT.split(" "):
             await client.send("synthesize-chunk", text=f"{piece} ")
         before = await client.until("audio-chunk")
         await client.send("synthesize", text=TEXT)
         await client.send("synthesize-stop")
-        return before, await client.until("synthesize-stopped")
-
-    before, after = play(server, scene)
+        after = await client.until("synthesize-stopped")
     assert before.kinds == ["audio-start", "audio-chunk"]
     assert after.kinds[-2:] == ["audio-stop", "synthesize-stopped"]
     assert any(before.pcm + after.pcm)
 
 
-def test_disconnect_releases_its_slot(server: RunningServer) -> None:
-    async def scene(client: WyomingClient) -> None:
+async def test_disconnect_releases_its_slot(server: RunningServer) -> None:
+    async with wyoming(uri_of(server)) as client:
         await client.send("synthesize", text=LONG)
         await client.until("audio-chunk")
-
-    play(server, scene)
-    assert server.frames_until_idle() <= FREED_FRAMES
+    assert await asyncio.to_thread(server.frames_until_idle) <= FREED_FRAMES
 
 
-def test_wyoming_describe_and_ping_events_are_answered(server: RunningServer) -> None:
-    async def scene(client: WyomingClient) -> tuple[ReceivedEvents, ReceivedEvents]:
+async def test_wyoming_describe_and_ping_events_are_answered(server: RunningServer) -> None:
+    async with wyoming(uri_of(server)) as client:
         await client.write(b'{"type": "describe"}\n')  # The message is a single line without data.
         info = await client.until("info")
         await client.send("ping", text="there?")
-        return info, await client.until("pong")
-
-    info, pong = play(server, scene)
+        pong = await client.until("pong")
     assert {"clara", "angus"} <= {voice["name"] for voice in info.last["tts"][0]["voices"]}
     assert pong.last == {"text": "there?"}
 
@@ -144,15 +124,16 @@ def test_wyoming_describe_and_ping_events_are_answered(server: RunningServer) ->
         ('{"type": "synthesize", "data": {"text": "Москва"}}\n'.encode(), "text_not_readable"),
     ],
 )
-def test_malformed_event_is_reported_and_closes_the_connection(server: RunningServer, sent: bytes, code: str) -> None:
-    heard = answer_to(server, sent)
+async def test_malformed_event_is_reported_and_closes_the_connection(
+    server: RunningServer, sent: bytes, code: str
+) -> None:
+    heard = await answer_to(server, sent)
     assert (heard.kinds, heard.last["code"]) == (["error"], code)
 
 
-def test_endless_line_of_a_wyoming_client_uses_bounded_memory(server: RunningServer) -> None:
+async def test_endless_line_of_a_wyoming_client_uses_bounded_memory(server: RunningServer) -> None:
     """The client receives an error after some kilobytes, while it is still sending."""
-
-    async def scene(client: WyomingClient) -> tuple[ReceivedEvents, int]:
+    async with wyoming(uri_of(server)) as client:
         sent = 0
         try:
             for _ in range(512):
@@ -161,35 +142,26 @@ def test_endless_line_of_a_wyoming_client_uses_bounded_memory(server: RunningSer
                 await asyncio.sleep(0)
         except ConnectionError:
             pass
-        return await client.until(), sent
-
-    heard, sent = play(server, scene)
+        heard = await client.until()
     assert heard.last["code"] == "message_too_large"
     assert sent
 
 
-def test_payloads_and_events_of_other_services_are_ignored(server: RunningServer) -> None:
-    async def scene(client: WyomingClient) -> ReceivedEvents:
+async def test_payloads_and_events_of_other_services_are_ignored(server: RunningServer) -> None:
+    async with wyoming(uri_of(server)) as client:
         await client.write(b'{"type": "audio-chunk", "data": {"rate": 1}, "payload_length": 4000}\n' + b"\n" * 4000)
         await client.send("ping", text=None)
-        return await client.until("pong")
-
-    assert play(server, scene).kinds == ["pong"]
+        assert (await client.until("pong")).kinds == ["pong"]
 
 
 @pytest.mark.slow
-def test_silent_wyoming_client_times_out(folder_of: FolderOf) -> None:
+async def test_silent_wyoming_client_times_out(folder_of: FolderOf) -> None:
     """The test uses a separate server with a short timeout."""
-
-    async def scene(client: WyomingClient) -> ReceivedEvents:
-        await client.write(b'{"type": "desc')
-        return await client.until()
-
     server_settings = ServerSettings(wyoming=ANY_PORT)
     with running_server(
         folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3), server=server_settings
     ) as server:
-        assert play(server, scene).last["code"] == "idle_timeout"
+        assert (await answer_to(server, b'{"type": "desc')).last["code"] == "idle_timeout"
 
 
 async def test_wyoming_connections_are_limited(server: RunningServer) -> None:
