@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Download, FilePayload, Locator, Page, expect
+from playwright.sync_api import Download, FilePayload, Locator, Page, Route, expect
 
 from tests.support.audio_files import audio_file
 from tests.support.signals import voice
@@ -97,6 +98,21 @@ def wav(seconds: float, rate: int = 24000, seed: int = 9) -> FilePayload:
 def reload(page: Page) -> None:
     page.reload(wait_until="domcontentloaded")
     expect(page.locator("#vw-status")).to_have_attribute("data-state", "ready")
+
+
+def reload_to_speak(page: Page) -> None:
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
+
+
+def change_model_cards(page: Page, **fields: Any) -> None:
+    """Replace fields of every model card that the page receives from now on."""
+
+    def answer(route: Route) -> None:
+        listing = route.fetch().json()
+        route.fulfill(json={**listing, "data": [{**card, **fields} for card in listing["data"]]})
+
+    page.route("**/v1/models", answer)
 
 
 def recall_a_take(page: Page) -> None:

@@ -16,6 +16,7 @@ from tests.browser.steps import (
     kept_take,
     picker,
     reading,
+    reload_to_speak,
     speak_whole,
     vary,
     wav,
@@ -100,8 +101,7 @@ def test_published_speakers_have_portraits_and_unknown_speakers_have_a_plain_row
         route.fulfill(json={**listing, "data": [{**listing["data"][0], "speakers": ["stranger_2", *published]}]})
 
     studio.route("**/v1/models", another)
-    studio.reload(wait_until="domcontentloaded")
-    studio.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(studio)
     expect(names(studio)).to_have_text(
         [
             "Vivian",
@@ -139,8 +139,7 @@ def test_theme_follows_the_system_until_the_user_chooses_one(open_studio: OpenSt
     with page.expect_response("**/studio/me"):
         page.click("#vw-theme")
     page.emulate_media(color_scheme="light")
-    page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(page)
     expect(page.locator("#vw-theme")).to_have_attribute("aria-label", "Theme: dark")
     assert luminance(page) < 0.15
     with page.expect_response("**/studio/me"):
@@ -181,8 +180,7 @@ def test_page_switches_to_chinese_and_remembers_it(studio: Page) -> None:
     expect(studio.locator("html")).to_have_attribute("lang", "zh")
     expect(picker(studio).locator(".vw-pick").first).to_contain_text("英语")
     expect(studio.locator("#vw-speakers-language option")).to_have_text(["自动", "英语"])
-    studio.reload(wait_until="domcontentloaded")
-    studio.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(studio)
     expect(studio.locator("#vw-tab-library")).to_have_text("声音库")
     studio.fill("#vw-text", " ")
     studio.click("#vw-speak")

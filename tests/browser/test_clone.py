@@ -18,7 +18,18 @@ from PIL import Image, ImageColor
 from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.steps import SHORT, await_end, await_sound, clone_from, enter, hear_clone, to_words, try_out, wav
+from tests.browser.steps import (
+    SHORT,
+    await_end,
+    await_sound,
+    clone_from,
+    enter,
+    hear_clone,
+    reload_to_speak,
+    to_words,
+    try_out,
+    wav,
+)
 from tests.support.app import App
 from tests.support.audio_files import audio_file
 from tests.support.signals import chords, cough, drums, voice
@@ -39,8 +50,7 @@ def configs(page: Page) -> list[dict[str, Any]]:
             sent.append(json.loads(data))
 
     page.on("websocket", lambda socket: socket.on("framesent", keep))
-    page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(page)
     return sent
 
 
@@ -582,8 +592,7 @@ def test_hint_to_install_speech_recognition_is_shown_only_to_the_host(studio: Pa
         route.fulfill(json=me)
 
     studio.route("**/studio/me", without)
-    studio.reload(wait_until="domcontentloaded")
-    studio.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(studio)
     enter(studio, "clone")
     to_words(studio, wav(3.0))
     expect(studio.locator("#vw-clone-transcribe")).to_be_hidden()

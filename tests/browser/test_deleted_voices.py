@@ -32,6 +32,7 @@ from tests.browser.steps import (
     kept_take,
     picker,
     reload,
+    reload_to_speak,
     wav,
 )
 from tests.browser.test_full_store import keep_voice
@@ -280,8 +281,7 @@ def test_message_about_a_deleted_voice_names_the_remaining_blends(studio: Page) 
 def test_voice_can_be_permanently_deleted_with_its_takes(open_studio: OpenStudio, width: int) -> None:
     page = open_studio()
     keep_voice(page, "Peter")
-    page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(page)
     choose(page, "Peter")
     take = kept_take(page, "Nobody keeps this for ever.")
     page.keyboard.press("Escape")

@@ -48,7 +48,7 @@ from tests.browser.design_steps import (
     takes,
     voices,
 )
-from tests.browser.steps import await_end, enter, vary
+from tests.browser.steps import await_end, enter, reload_to_speak, vary
 from tests.browser.wire import speak
 from tests.support.app import App
 
@@ -144,8 +144,7 @@ def without_base(page: Page) -> None:
         route.fulfill(json=listing)
 
     page.route("**/v1/models", answer)
-    page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(page)
 
 
 def test_three_takes_with_different_seeds_stream_concurrently(room: Page, wire: Wire) -> None:

@@ -9,17 +9,12 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import OpenStudio
 from tests.browser.script_steps import await_made
-from tests.browser.steps import await_end, enter, kept_take, save
+from tests.browser.steps import await_end, enter, kept_take, reload_to_speak, save
 from tests.browser.test_frame import MAX_SHIFT, SHIFTS
 from tests.browser.wire import sound_of
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
-
-
-def reload(page: Page) -> None:
-    page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for()
 
 
 def shift(page: Page) -> float:
@@ -36,7 +31,7 @@ def test_reload_keeps_the_last_take_in_the_player(app: App, open_studio: OpenStu
     page.set_viewport_size({"width": window[0], "height": window[1]})
     caption, length = (page.inner_text(place) for place in ("#vw-caption", "#vw-length"))
     with page.expect_response(re.compile(rf"/studio/takes/{take}/audio")):
-        reload(page)
+        reload_to_speak(page)
     expect(page.locator("#vw-caption")).to_have_text(caption)
     expect(page.locator("#vw-length")).to_have_text(length)
     expect(page.locator("#vw-time")).to_have_text("0:00.0")
@@ -57,7 +52,7 @@ def test_play_pressed_before_the_audio_has_loaded_starts_after_loading(open_stud
     await_end(page)
     held: list[Route] = []
     page.route("**/studio/takes/*/audio?format=pcm*", lambda route: held.append(route))
-    reload(page)
+    reload_to_speak(page)
     page.click("#vw-play")
     expect(page.locator("#vw-stop")).to_be_visible()
     assert page.inner_text("#vw-time") == "0:00.0"
@@ -72,7 +67,7 @@ def test_deleted_take_is_not_restored_to_the_player_bar(open_studio: OpenStudio)
     take = kept_take(page, "The otter dives.")
     await_end(page)
     assert page.request.delete(f"{page.url.partition('#')[0]}studio/takes/{take}").ok
-    reload(page)
+    reload_to_speak(page)
     expect(page.locator("#vw-play")).to_be_hidden()
     expect(page.locator("#vw-dock-line")).to_be_visible()
 
@@ -92,7 +87,7 @@ def test_reload_keeps_the_played_script_in_the_player_bar(script: Page) -> None:
     page.click("#vw-stop")
     expect(page.locator("#vw-script-saved")).to_contain_text("aved")
     length = page.inner_text("#vw-length")
-    reload(page)
+    reload_to_speak(page)
     expect(page.locator("#vw-length")).to_have_text(length)
     expect(page.locator("#vw-caption")).to_contain_text("At the river")
     assert shift(page) < MAX_SHIFT

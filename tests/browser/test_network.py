@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
 from tests.browser.conftest import OpenStudio
-from tests.browser.steps import SHORT, await_sound, clone_from, enter, play_through, wav
+from tests.browser.steps import SHORT, await_sound, clone_from, enter, play_through, reload_to_speak, wav
 from tests.browser.test_page import complaints
 from tests.support.app import App
 from tests.support.stalling import stalling_proxy
@@ -25,8 +25,7 @@ def open_with_clock(open_studio: OpenStudio, port: int) -> Page:
     """Open the page with a virtual clock that a test can advance, and return the page."""
     page = open_studio(url=f"http://127.0.0.1:{port}", await_ready=False, has_own_window=True)
     page.clock.install()
-    page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(page)
     return page
 
 
@@ -116,8 +115,7 @@ def test_reconnected_notice_is_not_shown_if_the_connection_drops_again(open_stud
         socket.connect_to_server()
 
     page.route_web_socket("**/v1/audio/speech/stream", relay)
-    page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(page)
     page.fill("#vw-text", " ".join([TEXT] * 100))
     page.click("#vw-speak")
     await_sound(page)

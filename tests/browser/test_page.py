@@ -22,9 +22,11 @@ from tests.browser.steps import (
     SHORT,
     await_end,
     await_sound,
+    change_model_cards,
     play_through,
     prepare,
     reading,
+    reload_to_speak,
     save,
     speak_whole,
     try_out,
@@ -113,8 +115,7 @@ def noted(page: Page, *notes: str) -> None:
         runtime.on_message(pass_on)
 
     page.route_web_socket("**/v1/audio/speech/stream", add)
-    page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(page)
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (360, 780)])
@@ -276,8 +277,7 @@ def test_queued_request_shows_its_position_and_estimated_wait(
         socket.on_message(pass_on)
 
     studio.route_web_socket("**/v1/audio/speech/stream", keep_waiting)
-    studio.reload(wait_until="domcontentloaded")
-    studio.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(studio)
     studio.click("#vw-speak")
     expect(studio.locator("#vw-note")).to_have_text(sentence)
     studio.click("#vw-stop")
@@ -329,8 +329,7 @@ def _only(*modes: str) -> Any:
 
 def test_mode_without_a_checkpoint_is_shown_with_the_reason(studio: Page) -> None:
     studio.route("**/v1/models", _only("voice_design"))
-    studio.reload(wait_until="domcontentloaded")
-    studio.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(studio)
     expect(studio.locator("#vw-tab-design"), "the first that can speak").to_have_attribute("aria-selected", "true")
     expect(studio.locator("#vw-tab-clone")).to_have_attribute("aria-disabled", "true")
     studio.click("#vw-tab-clone", force=True)
@@ -345,13 +344,9 @@ def test_mode_without_a_checkpoint_is_shown_with_the_reason(studio: Page) -> Non
 
 
 def test_page_warns_about_random_weights_and_shows_checkpoint_names(studio: Page) -> None:
-    def mute(route: Route) -> None:
-        listing = route.fetch().json()
-        route.fulfill(json={**listing, "data": [{**card, "speaks": False} for card in listing["data"]]})
-
     expect(studio.locator("#vw-models")).to_have_text("The small built-in voice")
     expect(studio.locator("#vw-status")).to_have_text("Built-in voice")
-    studio.route("**/v1/models", mute)
+    change_model_cards(studio, speaks=False)
     studio.reload(wait_until="domcontentloaded")
     expect(studio.locator("#vw-status")).to_have_text("Random weights: sound, not speech", timeout=60_000)
 
@@ -419,8 +414,7 @@ def test_page_loads_few_files(open_studio: OpenStudio) -> None:
     page = open_studio(await_ready=False)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(page)
     own = [url for url in asked if "/studio/" in url or "/clients/" in url]
     assert not [url for url in own if "/studio/js/" in url or "/clients/" in url], "modules come in one file"
     assert len(own) <= 14, own

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import APIResponse, Page, Route, expect
 
 from tests.browser.conftest import INSECURE_HOST, OpenStudio
-from tests.browser.steps import expect_accessible, recall_a_take
+from tests.browser.steps import expect_accessible, recall_a_take, reload_to_speak
 from tests.browser.test_frame import MAX_SHIFT, SHIFTS, WINDOWS
 from tests.conftest import FolderOf
 from tests.support.app import App
@@ -133,15 +133,13 @@ def test_waiting_or_failed_download_causes_no_layout_shift(open_studio: OpenStud
     for width, height in WINDOWS:
         page.set_viewport_size({"width": width, "height": height})
         for _ in range(2):
-            page.reload(wait_until="domcontentloaded")
-            page.locator("#vw-speak:enabled").wait_for()
+            reload_to_speak(page)
             page.wait_for_timeout(600)
             stands(page, "Paused.")
     hub.status = 503
     for width, height in WINDOWS:
         page.set_viewport_size({"width": width, "height": height})
-        page.reload(wait_until="domcontentloaded")
-        page.locator("#vw-speak:enabled").wait_for()
+        reload_to_speak(page)
         page.evaluate("shifts.length = 0")
         page.evaluate(KINDS)
         for _ in range(2):
@@ -190,8 +188,7 @@ def test_host_can_download_a_full_model_while_the_embedded_voice_speaks(
     # After the notice was dismissed, it is still available below the status.
     page.click("#vw-banner-leave")
     expect(banner).to_be_hidden()
-    page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(page)
     expect(banner).to_be_hidden()
     page.click("#vw-loaded-open")
     page.click("#vw-loaded-see")

@@ -37,7 +37,7 @@ from tests.browser.script_steps import (
     text_of,
     texts,
 )
-from tests.browser.steps import reading
+from tests.browser.steps import reading, reload_to_speak
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
@@ -243,8 +243,7 @@ def _loudness(samples: Pcm) -> float:
 def test_reload_restores_the_whole_script(script: Page, app: App) -> None:
     make_all(script)
     expected, _ = joined(script, app)
-    script.reload(wait_until="domcontentloaded")
-    script.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(script)
     enter_script(script)
     expect(script.locator("#vw-script-name")).to_have_value("At the river")
     assert texts(script) == [line.partition(": ")[2] for line in DIALOGUE.split("\n\n")]

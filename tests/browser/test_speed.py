@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS
-from tests.browser.steps import await_end, kept_take, save
+from tests.browser.steps import await_end, kept_take, reload_to_speak, save
 
 pytestmark = pytest.mark.browser
 
@@ -75,8 +75,7 @@ def test_playback_speed_does_not_change_the_saved_file(studio: Page) -> None:
     expect(studio.locator("#vw-time")).to_have_text((studio.text_content("#vw-length") or "").strip("/ "))
     assert Path(save(studio).path()).read_bytes() == before
     studio.keyboard.press("Escape")
-    studio.reload(wait_until="domcontentloaded")
-    studio.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(studio)
     kept_take(studio, TEXT)
     expect(button).to_have_text("2×")
     await_end(studio)

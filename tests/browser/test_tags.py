@@ -7,11 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Page, Route, ViewportSize, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.script_steps import await_made, enter_script, new_script, text_of
-from tests.browser.steps import SHORT, enter, kept_take
+from tests.browser.steps import SHORT, change_model_cards, enter, kept_take, reload_to_speak
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
@@ -46,14 +46,8 @@ def test_style_tag_buttons_are_shown_only_if_the_voice_supports_styles(studio: P
 
 
 def test_voice_without_styles_offers_only_the_pause_tag(studio: Page, app: App) -> None:
-    def unstyled(route: Route) -> None:
-        listing = route.fetch().json()
-        cards = [{**card, "takes_instruct": False, "styles_voices": False} for card in listing["data"]]
-        route.fulfill(json={**listing, "data": cards})
-
-    studio.route("**/v1/models", unstyled)
-    studio.reload(wait_until="domcontentloaded")
-    studio.locator("#vw-speak:enabled").wait_for()
+    change_model_cards(studio, takes_instruct=False, styles_voices=False)
+    reload_to_speak(studio)
     expect(studio.locator(f"{CHIPS} button").filter(visible=True)).to_have_text(["[pause]"])
 
 

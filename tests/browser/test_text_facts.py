@@ -10,7 +10,18 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.script_steps import line, text_of, texts, voice_of
-from tests.browser.steps import PLAYED_MS, SHORT, choose, enter, expect_speaker, prepare, speak_whole, speaker
+from tests.browser.steps import (
+    PLAYED_MS,
+    SHORT,
+    change_model_cards,
+    choose,
+    enter,
+    expect_speaker,
+    prepare,
+    reload_to_speak,
+    speak_whole,
+    speaker,
+)
 from tests.browser.test_page import complaints
 
 pytestmark = pytest.mark.browser
@@ -101,8 +112,7 @@ def test_surrounding_white_space_does_not_count_towards_the_limit(studio: Page) 
     count = studio.locator("#vw-text-count")
     choose(studio, "Clara")
     with studio.expect_websocket() as opened:
-        studio.reload(wait_until="domcontentloaded")
-    studio.locator("#vw-speak:enabled").wait_for()
+        reload_to_speak(studio)
     studio.fill("#vw-text", f"\n {'a' * 4097}\n\n")
     expect(count).to_contain_text("as a script")
     studio.fill("#vw-text", f"\n {'a' * 4096}\n\n")
@@ -147,8 +157,7 @@ def test_clone_that_skipped_text_is_reported_with_advice(studio: Page) -> None:
         runtime.on_message(pass_on)
 
     studio.route_web_socket("**/v1/audio/speech/stream", fail)
-    studio.reload(wait_until="domcontentloaded")
-    studio.locator("#vw-speak:enabled").wait_for()
+    reload_to_speak(studio)
     prepare(studio, "clone")
     studio.fill("#vw-text", SENTENCE)
     studio.click("#vw-speak")
@@ -160,13 +169,8 @@ def test_clone_that_skipped_text_is_reported_with_advice(studio: Page) -> None:
 
 
 def test_style_unsupported_by_the_voice_is_left_out_with_a_note(studio: Page) -> None:
-    def without(route: Any) -> None:
-        listing = route.fetch().json()
-        route.fulfill(json={**listing, "data": [{**card, "takes_instruct": False} for card in listing["data"]]})
-
-    studio.route("**/v1/models", without)
-    studio.reload(wait_until="domcontentloaded")
-    studio.locator("#vw-speak:enabled").wait_for()
+    change_model_cards(studio, takes_instruct=False)
+    reload_to_speak(studio)
     studio.fill("#vw-text", "TOM: (warmly) Hello.\n\nTOM: Good morning. " + SENTENCE * 12)
     studio.click("#vw-text-script")
     expect(text_of(studio, 1)).to_have_value("Hello.")
@@ -219,14 +223,8 @@ def test_example_dialogue_assigns_voices_and_plays_with_one_press(studio: Page) 
 
 
 def test_examples_are_in_the_languages_of_the_checkpoint(studio: Page) -> None:
-    def more(route: Any) -> None:
-        listing = route.fetch().json()
-        spoken = ["English", "German", "Chinese", "Klingon"]
-        route.fulfill(json={**listing, "data": [{**card, "languages": spoken} for card in listing["data"]]})
-
-    studio.route("**/v1/models", more)
-    studio.reload(wait_until="domcontentloaded")
-    studio.locator("#vw-speak:enabled").wait_for()
+    change_model_cards(studio, languages=["English", "German", "Chinese", "Klingon"])
+    reload_to_speak(studio)
     studio.locator(STARTERS, has_text="3 languages").click()
     expect(studio.locator("#vw-script-lines > li")).to_have_count(3)
     assert {voice_of(studio, number) for number in range(1, 4)} == {"custom_voice:angus"}

@@ -11,7 +11,18 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.steps import await_end, choose, enter, expect_speaker, history_row, kept_take, picker, reading, wav
+from tests.browser.steps import (
+    await_end,
+    change_model_cards,
+    choose,
+    enter,
+    expect_speaker,
+    history_row,
+    kept_take,
+    picker,
+    reading,
+    wav,
+)
 from tests.support.app import App
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
@@ -39,16 +50,6 @@ def reload(page: Page) -> None:
 def rows(page: Page) -> Locator:
     """Return the elements with the names of the listed voices."""
     return page.locator("#vw-speakers-picker .vw-pick-name > span:first-child")
-
-
-def without_styles(page: Page) -> None:
-    """Simulate a runtime whose checkpoints support no styles for stored voices."""
-
-    def answer(route: Route) -> None:
-        listing = route.fetch().json()
-        route.fulfill(json={**listing, "data": [{**card, "styles_voices": False} for card in listing["data"]]})
-
-    page.route("**/v1/models", answer)
 
 
 def test_selected_voice_stays_visible_when_recent_voices_are_listed(studio: Page, keep: Callable[..., str]) -> None:
@@ -83,26 +84,13 @@ def test_deleting_the_selected_voice_selects_the_previous_voice(
     expect_speaker(studio, "clara")
 
 
-def with_grafts(page: Page) -> None:
-    """Simulate a runtime whose CustomVoice checkpoint accepts embeddings of a Base checkpoint.
-
-    The embedded voice records requests with such embeddings.
-    """
-
-    def answer(route: Route) -> None:
-        listing = route.fetch().json()
-        route.fulfill(json={**listing, "data": [{**card, "grafts_voices": True} for card in listing["data"]]})
-
-    page.route("**/v1/models", answer)
-
-
 def test_cross_checkpoint_embeddings_are_sent_only_if_enabled(studio: Page, keep: Callable[..., str]) -> None:
     keep("Marta")
     box = studio.get_by_label("Closer to its own manner (graft, experimental)")
     reload(studio)
     choose(studio, "Marta")
     expect(box).to_be_hidden()
-    with_grafts(studio)
+    change_model_cards(studio, grafts_voices=True)  # The embedded voice records requests with such embeddings.
     reload(studio)
     choose(studio, "Clara")
     expect(box).to_be_hidden()
@@ -156,7 +144,7 @@ def test_stored_voice_accepts_a_style_if_a_checkpoint_supports_it(studio: Page, 
 
 def test_stored_voice_speaks_in_the_speak_room_and_stays_selected(studio: Page, keep: Callable[..., str]) -> None:
     marta = keep("Marta", tags="warm,narrator", provenance='{"source": "design"}')
-    without_styles(studio)
+    change_model_cards(studio, styles_voices=False)
     reload(studio)
     expect(picker(studio).locator(f"[data-voice='base:{marta}'] .vw-mark[data-kind=designed]")).to_have_count(1)
     studio.fill("#vw-speakers-instruct", "Slowly.")
