@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
@@ -30,6 +33,26 @@ LIMITS = Limits(max_contexts=2, max_text_chars=20, session_s=500)
 def named(driver: SessionDriver) -> str:
     """Return the kinds of all pending replies and commands of a session, separated by commas."""
     return ", ".join([*driver.kinds(), *(type(command).__name__.lower() for command in driver.commands)])
+
+
+@dataclass(frozen=True, slots=True)
+class StateTable:
+    """Expected replies and commands of a session by its state and the received message."""
+
+    messages: Mapping[str, Any]
+    answers: Mapping[str, Mapping[str, str]]  # By state and message. A message without an entry has no effect.
+    in_state: Callable[[str], Any]  # Function that returns the driver of a session in a state.
+
+    def pairs(self) -> list[tuple[str, str]]:
+        assert all(set(answers) <= set(self.messages) for answers in self.answers.values())
+        return list(itertools.product(self.answers, self.messages))
+
+    def check(self, state: str, message: str) -> None:
+        driver = self.in_state(state)
+        driver.pop_messages()
+        driver.commands.clear()
+        driver.send(self.messages[message])
+        assert named(driver) == self.answers[state].get(message, "")
 
 
 class AnyDialect(RuleBasedStateMachine):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from tests.support.examples import examples
-from tests.unit.server.any_dialect import LIMITS, AnyDialect, named
+from tests.unit.server.any_dialect import LIMITS, AnyDialect, StateTable
 from tests.unit.server.dialects import Clock, DialectDriver, elevenlabs
 
 ELEVENLABS_MESSAGES: dict[str, Any] = {
@@ -24,7 +23,6 @@ ELEVENLABS_MESSAGES: dict[str, Any] = {
     "wrong": {"context_id": "c", "text": 7},
     "no json": "{",
 }
-# Replies and commands by state and message. A message without an entry has no effect.
 ELEVENLABS_ANSWERS: dict[str, dict[str, str]] = {
     "free": {
         "words": "submit",
@@ -77,16 +75,15 @@ def elevenlabs_in(state: str) -> DialectDriver:
         driver.send({"context_id": "c", "text": " " if state == "opened" else "Text."})
     if state in {"complete", "leaving"}:
         driver.send({"close_socket": True} if state == "leaving" else {"context_id": "c", "close_context": True})
-    driver.pop_messages()
-    driver.commands.clear()
     return driver
 
 
-@pytest.mark.parametrize(("state", "message"), list(itertools.product(ELEVENLABS_ANSWERS, ELEVENLABS_MESSAGES)))
+TABLE = StateTable(ELEVENLABS_MESSAGES, ELEVENLABS_ANSWERS, elevenlabs_in)
+
+
+@pytest.mark.parametrize(("state", "message"), TABLE.pairs())
 def test_every_pair_of_elevenlabs_messages_has_a_response(state: str, message: str) -> None:
-    driver = elevenlabs_in(state)
-    driver.send(ELEVENLABS_MESSAGES[message])
-    assert named(driver) == ELEVENLABS_ANSWERS[state].get(message, "")
+    TABLE.check(state, message)
 
 
 class AnyElevenLabs(AnyDialect):
@@ -135,10 +132,6 @@ class AnyElevenLabs(AnyDialect):
     def leave(self) -> None:
         self.driver.send({"close_socket": True})
         self.after()
-
-
-def test_response_table_contains_only_messages_that_are_tested() -> None:
-    assert all(set(answers) <= set(ELEVENLABS_MESSAGES) for answers in ELEVENLABS_ANSWERS.values())
 
 
 TestAnyElevenLabs = AnyElevenLabs.TestCase
