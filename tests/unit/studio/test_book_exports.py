@@ -11,7 +11,6 @@ import json
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.support.keeping import pcm_of, save, serving, visitor_client
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(tmp_path / "data") as address, visitor_client(address) as client:
-        yield client
+from tests.support.keeping import pcm_of, save
 
 
 def picture(codec: str, kind: str) -> str:

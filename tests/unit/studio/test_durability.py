@@ -58,11 +58,6 @@ def files(folder: Path) -> set[str]:
     }
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
 def test_restart_keeps_all_stored_data(folder: Path) -> None:
     with serving(folder) as address, visitor_client(address) as client:
         record = save(client, SOUND, reference=b"RIFF....WAVE", name="First", favourite=True)

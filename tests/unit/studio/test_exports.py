@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,12 +20,6 @@ from runtime.shared.audio.loudness import measure_loudness, true_peak
 from studio.store.exports import MAX_CLIPS
 from tests.support.keeping import pcm_of, samples, save, serving, visitor_client
 from tests.unit.studio.test_takes import refused
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(tmp_path / "data") as address, visitor_client(address) as client:
-        yield client
 
 
 def ask(client: httpx.Client, clips: list[dict[str, Any]], **wanted: Any) -> httpx.Response:

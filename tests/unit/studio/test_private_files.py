@@ -20,11 +20,6 @@ from tests.support.voices import create_voice
 from tests.unit.studio.test_durability import add, opened
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
 def test_stored_files_are_readable_by_their_owner_only(folder: Path) -> None:
     before = os.umask(0)

@@ -16,11 +16,6 @@ from tests.unit.studio.test_durability import add, files, ids, opened
 from tests.unit.studio.test_takes import refused
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
 def test_full_take_store_refuses_new_takes_and_frees_the_oldest_on_request(folder: Path) -> None:
     with opened(folder, max_takes=3) as store:
         favourite = add(store, favourite=True)

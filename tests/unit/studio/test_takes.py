@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import wave
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +23,6 @@ from tests.support.examples import examples
 from tests.support.keeping import create_take, pcm_of, post, save, serving, visitor_client
 
 SOUND = pcm_of(2.0)
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
-    with serving(tmp_path / "data") as address:
-        yield address
-
-
-@pytest.fixture
-def client(address: str) -> Iterator[httpx.Client]:
-    with visitor_client(address) as client:
-        yield client
 
 
 def refused(answer: httpx.Response, status: int, code: str, param: str | None = None) -> str:

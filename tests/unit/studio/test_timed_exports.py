@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.support.keeping import pcm_of, samples, save, serving, visitor_client
+from tests.support.keeping import pcm_of, samples, save
 
 RATE = 24_000
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with serving(tmp_path / "data") as address, visitor_client(address) as client:
-        yield client
 
 
 def exported(client: httpx.Client, clips: list[dict[str, Any]], **wanted: Any) -> httpx.Response:

@@ -23,11 +23,6 @@ SOUND = pcm_of(0.2)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
 def address(folder: Path) -> Iterator[str]:
     with serving(folder, visitors="each") as address:
         yield address
