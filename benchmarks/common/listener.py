@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.engine.engine import Engine
-from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest
+from runtime.request import AudioChunk, Broken, Finished, Refused, SpeechEvent, SpeechRequest
 
 END_TIMEOUT_S = 1800  # Timeout of an utterance in seconds, because large checkpoints are slow on a CPU.
 
@@ -32,7 +32,7 @@ class Listener:
     sent: float = field(default_factory=time.perf_counter)
     first: float = 0.0
     chunks: list[AudioChunk] = field(default_factory=list)
-    end: Finished | Broken | None = None
+    end: Finished | Broken | Refused | None = None
     ended: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -48,7 +48,7 @@ class Listener:
         if isinstance(event, AudioChunk):
             self.first = self.first or time.perf_counter()
             self.chunks.append(event)
-        elif isinstance(event, Finished | Broken):
+        elif isinstance(event, Finished | Broken | Refused):
             self.end = event
             self.ended.set()
 

@@ -13,7 +13,7 @@ from benchmarks.common.texts import Dataset
 from benchmarks.common.variants import Environment, Variant
 from benchmarks.common.voices import request_for
 from runtime.engine.engine import Engine
-from runtime.request import Broken, Mode, ModelCard, SpeechRequest
+from runtime.request import Broken, Mode, ModelCard, Refused, SpeechRequest
 
 TEXTS = (Dataset.ENGLISH_SHORT, Dataset.ENGLISH_LONG, Dataset.CHINESE_SHORT, Dataset.CHINESE_LONG)
 
@@ -81,7 +81,7 @@ class CodeRun:
         return {
             **about,
             "rows": len(requests),
-            "failed": sum(isinstance(listener.end, Broken) for listener in listeners),
+            "failed": sum(isinstance(listener.end, Broken | Refused) for listener in listeners),
             **_compared(list(zip(utterances, solo, strict=False))),
             "frames": sum(len(one.codes) for one in utterances),
         }

@@ -5,6 +5,7 @@ The engine thread generates frames, and Code2Wav workers decode them to audio.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import secrets
 import sys
@@ -24,11 +25,12 @@ from runtime.engine.execution.completion_waiter import CompletionWaiter
 from runtime.engine.execution.heartbeat import Heartbeat
 from runtime.engine.loading.loader import CheckpointLoader
 from runtime.engine.loading.registry import Registry, RegistryEntry
-from runtime.engine.open_requests import OpenRequests
+from runtime.engine.open_requests import Command, OpenRequests, Submission
 from runtime.engine.scheduling.input_processor import Admission, admit
 from runtime.engine.scheduling.sequence import Sequence
-from runtime.engine.scheduling.waiting_queue import Command, WaitingQueue
+from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.engine.text.text_stream import TextStream
+from runtime.engine.validation_thread import ValidationThread
 from runtime.errors import EngineDead, ModeNotServed, Overloaded, SpeechError
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import (
@@ -38,6 +40,7 @@ from runtime.request import (
     Mode,
     ModelCard,
     Reference,
+    Refused,
     RequestStats,
     Sink,
     SpeechEvent,
@@ -78,6 +81,10 @@ class Engine:
         self._wake = threading.Event()
         self.code2wav_worker = Code2WavWorker(self.loader.prepare_code2wav_thread, self._wake.set)
         self._lock = threading.Lock()
+        self._tickets = itertools.count(1)
+        # Requests by ticket until the engine thread admits them to the waiting queue.
+        self._submissions: dict[int, Submission] = {}
+        self._validation = ValidationThread()
         self.commands: deque[Command] = deque()
         # Queued text updates of each request by ticket, in round-robin order.
         self._text_changes: dict[int, deque[TextChange]] = {}
@@ -128,6 +135,7 @@ class Engine:
             core.voice_cache.start(self.loader.prepare_thread)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
+        self._validation.start()
 
     def close(self, timeout_s: float | None = None) -> None:
         """Stop the engine's threads, and end open requests with EngineDead.
@@ -141,42 +149,28 @@ class Engine:
             self._thread.join(timeout_s)
         else:
             self._shut_down()
+        self._validation.close(timeout_s)
 
     # --- Methods for requests that any thread may call.
 
-    def submit(self, request: SpeechRequest, sink: Sink) -> int:
+    def submit(self, request: SpeechRequest, sink: Sink, ticket: int | None = None) -> int:
         """Accept a request, and return its ticket: the request number for all other methods.
 
-        The engine's threads call `sink` with every event of the request.
+        The request is validated on another thread. The engine's threads call `sink` with every event of the request.
+        The only event of a refused request is `Refused` with one of these errors:
 
-        Raises:
-            BadRequest: The request is invalid.
-            Overloaded: All slots and waiting places are taken, and no other caller has more open requests than this
-                caller. A background request is refused if any other request is open.
-            EngineDead: The engine has stopped.
-            CheckpointUnusable: The checkpoint was loaded at first use, and loading failed.
+        * BadRequest: The request is invalid.
+        * Overloaded: All slots and waiting places are taken, and no other caller has more open requests than this
+          caller. A background request is refused if any other request is open.
+        * EngineDead: The engine has stopped.
+        * CheckpointUnusable: The checkpoint was loaded at first use, and loading failed.
+
+        Args:
+            ticket: Number that the caller has chosen, or None for the next number.
         """
-        entries = self.registry.needed(request)
-        entry = entries[0]
-        core = entry.core if all(needed.core for needed in entries) else None
-        with self._lock:
-            # The queue is checked before the validation, which takes up to 0.1 s. If the queue is full, the request is
-            # refused fast.
-            self._find_place(entry, request)
-        admitted = None if core is None else self._admit(core, request)
-        with self._lock:
-            if (preempted := self._find_place(entry, request)) is not None:
-                self._preempt(*preempted)
-            for other in self._open.background:
-                self._command(other, partial(EngineCore.cancel, ticket=other))
-            ticket = self._open.add(entry, request)
-            sequence = Sequence(ticket, request, self._closing_sink(ticket, sink))
-            if core is not None and admitted is not None:
-                sequence.admit(*admitted, self._seed(request), self.clock())
-                self.commands.append(partial(core.add_request, sequence))
-            else:
-                self._await_checkpoint(entries, sequence)
-        self._wake.set()
+        ticket = next(self._tickets) if ticket is None else ticket
+        self._submissions[ticket] = Submission(request, self._closing_sink(ticket, sink))
+        self._validation.add_job(len(request.text), partial(self._accept, ticket), partial(self._refuse, ticket))
         return ticket
 
     def append(self, ticket: int, text: str) -> None:
@@ -206,12 +200,19 @@ class Engine:
     def cancel(self, ticket: int) -> None:
         """Cancel a request, which then ends within the duration of one frame.
 
-        Tickets of unknown or ended requests are ignored.
+        If the validation of the request has not begun, it is skipped. Tickets of unknown or ended requests are ignored.
         """
         with self._lock:
+            submission = self._submissions.get(ticket)
+            if submission is not None and not submission.is_validating:
+                del self._submissions[ticket]
+            else:
+                submission = None
             open_request = self._open.get(ticket)
             sequence = None if open_request is None else open_request.entry.waiting.withdraw(ticket)
-        if sequence is not None:  # The checkpoint of this request is still being loaded.
+        if submission is not None:
+            submission.sink(Finished(stop_reason=StopReason.CANCELLED, stats=RequestStats()))
+        elif sequence is not None:  # The checkpoint of this request is still being loaded.
             sequence.emit_final_event(StopReason.CANCELLED, RequestStats())
         else:
             self._command(ticket, lambda core: core.cancel(ticket))
@@ -219,20 +220,10 @@ class Engine:
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
         """Encode a voice reference to a voice prompt, which clients can store.
 
-        The encoding thread calls `done` with the prompt or an error.
-
-        Raises:
-            BadRequest: The reference cannot be used, or no loaded checkpoint serves the mode.
+        Another thread calls `done` with the prompt or an error.
         """
-        core = self.registry.usable(mode).core
-        if core is None:
-            raise self.registry.mode_error(mode)
-        if mode is not Mode.BASE:
-            raise ModeNotServed(param="task_type", mode=mode, known=Mode.BASE)
-        admission, _ = self._admit(core, SpeechRequest(text="A", mode=mode, reference=reference))
-        assert admission.reference is not None
-        assert admission.voice_key is not None
-        core.voice_cache.prepare(admission.reference, admission.voice_key, done)
+        work = partial(self._prepare, reference, mode, done)
+        self._validation.add_job(len(reference.text or ""), work, done)
 
     def load(self) -> EngineLoad:
         """Return the current load of all checkpoints: slots, requests, frames and device memory."""
@@ -285,18 +276,79 @@ class Engine:
         The command line and tests use this method instead of `start`.
 
         Raises:
-            BadRequest: The request is invalid.
+            SpeechError: The request was refused; see `submit`.
         """
         events: deque[SpeechEvent] = deque()
         ticket = self.submit(request, events.append)
         try:
             while ticket in self._open or events:
                 while events:
-                    yield events.popleft()
+                    if isinstance(event := events.popleft(), Refused):
+                        raise event.error
+                    yield event
                 self.tick()
         finally:  # The caller may stop the iteration before the last event.
             self.cancel(ticket)
             self.run_commands()
+
+    # --- Methods that run on the validation thread.
+
+    def _accept(self, ticket: int) -> None:
+        """Validate a submitted request, and queue it for the engine thread.
+
+        Raises:
+            SpeechError: The request is refused; see `submit`.
+        """
+        with self._lock:
+            submission = self._submissions.get(ticket)
+            if submission is None:  # The request was cancelled.
+                return
+            submission.is_validating = True
+        request = submission.request
+        entries = self.registry.needed(request)
+        entry = entries[0]
+        core = entry.core if all(needed.core for needed in entries) else None
+        with self._lock:
+            # The queue is checked before the validation, which takes up to 0.1 s. If the queue is full, the request is
+            # refused fast.
+            self._find_place(entry, request)
+        admitted = None if core is None else self._admit(core, request)
+        with self._lock:
+            if (preempted := self._find_place(entry, request)) is not None:
+                self._preempt(*preempted)
+            for other in self._open.background:
+                self._command(other, partial(EngineCore.cancel, ticket=other))
+            self._open.add(ticket, entry, request)
+            sequence = Sequence(ticket, request, submission.sink)
+            if core is not None and admitted is not None:
+                sequence.admit(*admitted, self._seed(request), self.clock())
+                self.commands.append(partial(self._start_request, core, sequence))
+            else:
+                self._await_checkpoint(entries, sequence)
+        self._wake.set()
+
+    def _refuse(self, ticket: int, error: SpeechError) -> None:
+        if (submission := self._submissions.get(ticket)) is not None:
+            submission.sink(Refused(error))
+
+    def _prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        """Validate a voice reference, and queue it for encoding.
+
+        Raises:
+            EngineDead: The engine has stopped.
+            BadRequest: The reference cannot be used, or no loaded checkpoint serves the mode.
+        """
+        if not self.alive:
+            raise EngineDead
+        core = self.registry.usable(mode).core
+        if core is None:
+            raise self.registry.mode_error(mode)
+        if mode is not Mode.BASE:
+            raise ModeNotServed(param="task_type", mode=mode, known=Mode.BASE)
+        admission, _ = self._admit(core, SpeechRequest(text="A", mode=mode, reference=reference))
+        assert admission.reference is not None
+        assert admission.voice_key is not None
+        core.voice_cache.prepare(admission.reference, admission.voice_key, done)
 
     # --- Methods that run on the engine thread.
 
@@ -346,7 +398,7 @@ class Engine:
     def _shut_down(self) -> None:
         with self._lock:
             self.alive = False
-            waiting = [sequence for entry in self.registry.entries for sequence, _ in entry.waiting.remove_loaded()]
+            waiting = [sequence for entry in self.registry.entries for sequence in entry.waiting.remove_loaded()]
         self.run_commands()
         for sequence in waiting:
             sequence.emit_final_event(EngineDead(), RequestStats())
@@ -355,6 +407,13 @@ class Engine:
             core.voice_cache.close()
         self.code2wav_worker.close()
         self.completion_waiter.close()
+
+    def _start_request(self, core: EngineCore, sequence: Sequence) -> None:
+        """Pass a validated request to its engine core, and run its deferred commands."""
+        submission = self._submissions.pop(sequence.ticket)
+        core.add_request(sequence)
+        for command in submission.deferred:
+            command()
 
     def run_commands(self) -> bool:
         took = bool(self.commands)
@@ -410,7 +469,7 @@ class Engine:
             if needed.core is None and not needed.is_loading:
                 needed.is_loading = True
                 threading.Thread(target=self._load_late, args=(needed,), name="loader", daemon=True).start()
-        if self._is_settled(sequence):  # The checkpoint may have been loaded after `submit` has checked it.
+        if self._is_settled(sequence):  # The checkpoint may have been loaded after `_accept` has checked it.
             self.commands.append(partial(self.admit_waiting, entries[0], {}))
 
     def _load_late(self, entry: RegistryEntry) -> None:
@@ -448,15 +507,13 @@ class Engine:
         if core is not None and self._thread is not None:
             self.loader.prepare_thread()
             core.voice_cache.start(self.loader.prepare_thread)
-        for sequence, commands in released:
+        for sequence in released:
             result = validated.get(sequence.ticket) or self._validate(entry, sequence.request)
             if isinstance(result, SpeechError):
                 sequence.emit_final_event(result, RequestStats())
             elif core is not None:
                 sequence.admit(*result, self._seed(sequence.request), self.clock())
-                core.add_request(sequence)
-            for command in commands:
-                command()
+                self._start_request(core, sequence)
 
     # --- Helper methods for the methods above.
 
@@ -512,14 +569,10 @@ class Engine:
         """
 
         def command() -> None:
-            opened = self._open.get(ticket)
-            if opened is None:
-                return
-            entry = opened.entry
-            # If the request still waits for its checkpoint, the command is deferred, even if the checkpoint is loaded
-            # by now. This preserves the order of the commands.
-            if not entry.waiting.defer(ticket, command) and entry.core is not None:
-                action(entry.core)
+            if (submission := self._submissions.get(ticket)) is not None:
+                submission.deferred.append(command)
+            elif (opened := self._open.get(ticket)) is not None and opened.entry.core is not None:
+                action(opened.entry.core)
 
         self.commands.append(command)
         self._wake.set()
@@ -530,9 +583,10 @@ class Engine:
         def call_sink(event: SpeechEvent) -> None:
             if isinstance(event, Started):
                 self._open[ticket].has_begun = True
-            if isinstance(event, Finished | Broken):
+            if isinstance(event, Finished | Broken | Refused):
                 with self._lock:
                     self._open.remove(ticket)
+                    self._submissions.pop(ticket, None)
             try:
                 sink(event)
             except Exception:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from runtime.engine.engine import Engine
 from runtime.model.checkpoints.quantize import Moments
 from runtime.model.checkpoints.quantized_files import quantized_linears
-from runtime.request import Broken, Finished, Mode, ModelCard, Reference, SpeechEvent, SpeechRequest
+from runtime.request import Broken, Finished, Mode, ModelCard, Reference, Refused, SpeechEvent, SpeechRequest
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Limits, Settings
 from runtime.shared.audio.reference import load_reference
 from runtime.shipped import shipped
@@ -51,10 +51,10 @@ def measure_inputs(reference: str, *, requests: int = UTTERANCES, frames: int = 
     requested = _requests(engine.cards[0], requests, frames)
     for request in requested:
         engine.submit(request, events.append)
-    while sum(isinstance(event, Finished | Broken) for event in events) < len(requested):
+    while sum(isinstance(event, Finished | Broken | Refused) for event in events) < len(requested):
         engine.tick()
     for event in events:
-        if isinstance(event, Broken):
+        if isinstance(event, Broken | Refused):
             raise event.error
     return moments
 

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from runtime.engine.capacity.memory import CPU_SLOTS
 from runtime.engine.loading.registry import RegistryEntry
 from runtime.errors import Overloaded
-from runtime.request import SpeechRequest
+from runtime.request import Sink, SpeechRequest
 from runtime.settings import Settings
 
 SOONEST_S = 0.1  # Minimum retry time in seconds.
 RETRY_AFTER_S = 2.0  # Retry time in seconds if the queue is full and no duration of a request has been measured yet.
 
 
+Command = Callable[[], None]
+
+
+@dataclass(slots=True)
+class Submission:
+    """Record of a request that the engine thread has not admitted to the waiting queue.
+
+    `deferred` contains the client's commands that run after the admission. Only the engine thread uses it.
+    """
+
+    request: SpeechRequest
+    sink: Sink
+    is_validating: bool = False  # True if the validation has begun.
+    deferred: list[Command] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class OpenRequest:
-    """Record of a request that has not ended."""
+    """Record of a validated request that has not ended."""
 
     entry: RegistryEntry
     caller: str
@@ -35,7 +52,6 @@ class OpenRequests:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._by_ticket: dict[int, OpenRequest] = {}
-        self._next_ticket = 1
 
     def __contains__(self, ticket: int) -> bool:
         return ticket in self._by_ticket
@@ -56,12 +72,8 @@ class OpenRequests:
         """Return the number of requests that are not background requests."""
         return len(self._by_ticket) - len(self.background)
 
-    def add(self, entry: RegistryEntry, request: SpeechRequest) -> int:
-        """Add a request and return its new ticket."""
-        ticket = self._next_ticket
-        self._next_ticket += 1
+    def add(self, ticket: int, entry: RegistryEntry, request: SpeechRequest) -> None:
         self._by_ticket[ticket] = OpenRequest(entry, request.caller, request.is_background)
-        return ticket
 
     def remove(self, ticket: int) -> None:
         """Remove a request, or do nothing if the ticket is unknown."""

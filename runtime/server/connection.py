@@ -263,7 +263,6 @@ class Connection:
                 self._engine.cancel(running.ticket)
 
     def _submit(self, utterance: int, request: SpeechRequest) -> None:
-        refused: SpeechError
         try:
             if not self._may_submit:
                 raise Draining
@@ -271,21 +270,16 @@ class Connection:
                 self._engine, self._caller, self._host.spending, request, partial(self._emit_event, utterance)
             )
         except SpeechError as error:
-            refused = error
-        except Exception:
-            log.exception("the engine failed at a request of the session %s", self._session_id)
-            refused = GenerationFailed()
-        else:
-            request_log = RequestLog(
-                id=f"{self._session_id}/{utterance}",
-                dialect=self._name,
-                mode=request.mode,
-                text="" if self._host.settings.server.log_text else None,
-            )
-            request_log.append(request.text)
-            self._running[utterance] = _Running(ticket, request_log)
+            self._refusals.append((utterance, error, self._may_submit))
             return
-        self._refusals.append((utterance, refused, self._may_submit))
+        request_log = RequestLog(
+            id=f"{self._session_id}/{utterance}",
+            dialect=self._name,
+            mode=request.mode,
+            text="" if self._host.settings.server.log_text else None,
+        )
+        request_log.append(request.text)
+        self._running[utterance] = _Running(ticket, request_log)
 
     def _refuse(self, utterance: int, error: SpeechError) -> None:
         self._host.metrics.count_refusal(error.code)

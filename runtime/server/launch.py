@@ -16,7 +16,6 @@ from runtime.exits import Exit
 from runtime.server import logs
 from runtime.server.engine_process.client import EngineClient
 from runtime.server.speech_engine import Progress, SpeechEngine
-from runtime.server.threaded_engine import ThreadedEngine
 from runtime.settings import ServerSettings, Settings
 from runtime.shared import system
 from runtime.shared.interpreter import pause_collection, switch_often, yielding
@@ -107,4 +106,4 @@ def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
         return EngineClient.open(settings, progress)
     from runtime.engine.engine import Engine
 
-    return ThreadedEngine(Engine.open(settings, progress))
+    return Engine.open(settings, progress)

@@ -38,17 +38,16 @@ class SpeechEngine(Protocol):
         """
         ...
 
-    def submit(self, request: SpeechRequest, sink: Sink) -> int:
+    def submit(self, request: SpeechRequest, sink: Sink, ticket: int | None = None) -> int:
         """Submit a request and return its ticket.
 
-        `sink` receives the events of the request. The last event is Finished, Broken or Refused.
+        `sink` receives the events of the request. The last event is Finished, Broken or Refused. Refused means that the
+        request is invalid, the engine is busy, or the engine has stopped.
 
         A background request is refused while another request is open.
 
-        Raises:
-            EngineDead: The engine has stopped.
-            BadRequest, Busy: The request is invalid, or the engine is busy. Engines that validate on another thread
-                send Refused to the sink instead.
+        Args:
+            ticket: Number that the caller has chosen, or None for the next number.
         """
         ...
 
@@ -84,12 +83,7 @@ class SpeechEngine(Protocol):
         """Compute the voice prompt of a reference recording.
 
         Args:
-            done: Callback for the result or an error, called once on another thread. The callback must not block.
-
-        Raises:
-            EngineDead: The engine has stopped.
-            BadRequest: The reference is invalid. Engines that validate on another thread pass this error to `done`
-                instead.
+            done: Callback for the result or an error, called once on any thread. The callback must not block.
         """
         ...
 

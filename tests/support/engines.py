@@ -28,6 +28,7 @@ from runtime.request import (
     Mode,
     Queued,
     Reference,
+    Refused,
     Sampling,
     SpeechEvent,
     SpeechRequest,
@@ -170,11 +171,27 @@ def run_turns(engine: Engine, count: int) -> None:
 
 
 def speak(engine: Engine, request: SpeechRequest) -> EventRecorder:
-    """Submit a request, run the engine until it is idle, and return the events."""
+    """Submit a request, run the engine until it is idle, and return the events.
+
+    Raises:
+        SpeechError: The request was refused.
+    """
     recorder = EventRecorder()
     engine.submit(request, recorder)
     drain(engine)
+    if isinstance(event := recorder.events[0], Refused):
+        raise event.error
     return recorder
+
+
+def raise_refusal(engine: Engine, request: SpeechRequest) -> None:
+    """Submit a request that the engine refuses, and raise the error."""
+    recorder = EventRecorder()
+    engine.submit(request, recorder)
+    until(lambda: recorder.events)
+    (event,) = recorder.events
+    assert isinstance(event, Refused)
+    raise event.error
 
 
 def speak_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> list[EventRecorder]:

@@ -7,6 +7,7 @@ Therefore the audio of a long text arrives as a stream.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import secrets
@@ -40,6 +41,7 @@ from runtime.request import (
     ModelCard,
     Queued,
     Reference,
+    Refused,
     RequestStats,
     Sink,
     SpeechRequest,
@@ -185,7 +187,7 @@ class InstantEngine:
         self._commands: deque[Callable[[], None]] = deque()
         # Running and waiting requests in order of arrival. The key is the ticket (number) of the request.
         self._sayings: dict[int, InstantSequence] = {}
-        self._tickets = 0
+        self._tickets = itertools.count(1)
         self._frames = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -221,22 +223,15 @@ class InstantEngine:
 
     # --- Methods that any thread may call.
 
-    def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        checkpoint, admission, text = self._admitted(request)
-        seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
-        saying = InstantSequence(request, sink, checkpoint, admission, text, seed, time.monotonic())
-        saying.chunk = request.first_chunk_frames or 1
+    def submit(self, request: SpeechRequest, sink: Sink, ticket: int | None = None) -> int:
+        ticket = next(self._tickets) if ticket is None else ticket
         with self._lock:
-            if not self.alive:
-                raise EngineDead
-            waiting = sum(other.is_ready for other in self._sayings.values()) - self._slots
-            # These checks raise an error in the caller's thread.
-            if waiting >= self._settings.engine.max_waiting or request.is_background:
-                raise Overloaded(slots=self._slots, waiting=max(0, waiting), retry_after_s=RETRY_AFTER_S)
-            self._tickets += 1
-            self._sayings[self._tickets] = saying
-            self._lock.notify()
-            return self._tickets
+            if self.alive:
+                self._commands.append(partial(self._accept, ticket, request, sink))
+                self._lock.notify()
+                return ticket
+        sink(Refused(EngineDead()))
+        return ticket
 
     def append(self, ticket: int, text: str) -> None:
         self._command(ticket, lambda saying: saying.text.append_text(text))
@@ -259,18 +254,22 @@ class InstantEngine:
         self._command(ticket, lambda saying: self._end(ticket, saying, StopReason.CANCELLED))
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        if mode is not Mode.BASE:
-            raise ModeNotServed(param="task_type", mode=mode, known=Mode.BASE)
+        with self._lock:
+            self._commands.append(partial(self._prepare, reference, mode, done))
+            self._lock.notify()
+
+    def _prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
         request = SpeechRequest(text="A", mode=mode, reference=reference)
-        checkpoint, admission, _ = self._admitted(request)
+        try:
+            checkpoint, admission, _ = self._admitted(request)
+        except SpeechError as error:
+            done(error)
+            return
         assert admission.voice_key is not None
         codes = None if reference.x_vector_only else np.zeros((admission.reference_frames, 4), np.int64)
         key = np.frombuffer(admission.voice_key.encode(), np.uint8)
         x_vector = np.resize(key, X_VECTOR).astype(np.float32)
-        prompt = VoicePrompt(fingerprint=checkpoint.fingerprint, x_vector=x_vector, codes=codes)
-        with self._lock:
-            self._commands.append(partial(done, prompt))
-            self._lock.notify()
+        done(VoicePrompt(fingerprint=checkpoint.fingerprint, x_vector=x_vector, codes=codes))
 
     def load(self) -> EngineLoad:
         with self._lock:
@@ -315,6 +314,21 @@ class InstantEngine:
 
     # --- Methods that only the engine's thread may call.
 
+    def _accept(self, ticket: int, request: SpeechRequest, sink: Sink) -> None:
+        try:
+            checkpoint, admission, text = self._admitted(request)
+            waiting = sum(other.is_ready for other in self._sayings.values()) - self._slots
+            if waiting >= self._settings.engine.max_waiting or request.is_background:
+                raise Overloaded(slots=self._slots, waiting=max(0, waiting), retry_after_s=RETRY_AFTER_S)
+        except SpeechError as error:
+            sink(Refused(error))
+            return
+        seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
+        saying = InstantSequence(request, sink, checkpoint, admission, text, seed, time.monotonic())
+        saying.chunk = request.first_chunk_frames or 1
+        with self._lock:
+            self._sayings[ticket] = saying
+
     def _run(self) -> None:
         try:
             while self.alive:
@@ -325,7 +339,10 @@ class InstantEngine:
         except Exception:
             log.critical("the engine thread died", exc_info=True)
         finally:
-            self.alive = False
+            with self._lock:
+                self.alive = False
+            while self._commands:
+                self._commands.popleft()()
             for ticket, saying in tuple(self._sayings.items()):
                 self._end(ticket, saying, EngineDead())
 

@@ -19,7 +19,6 @@ from runtime.server.engine_process.client import EngineClient
 from runtime.server.launch import listen
 from runtime.server.serve import run
 from runtime.server.speech_engine import Progress, SpeechEngine
-from runtime.server.threaded_engine import ThreadedEngine
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
 from tests.support.timeouts import TEST_TIMEOUT_S, until
 
@@ -147,7 +146,7 @@ def running_server(
             running.engine_pid = client.pid
             return client
         running.engine = Engine.open(settings, progress)
-        return ThreadedEngine(running.engine)
+        return running.engine
 
     async def serve() -> None:
         running.loop = asyncio.get_running_loop()

@@ -17,6 +17,7 @@ from runtime.request import (
     Mode,
     ModelCard,
     Reference,
+    Refused,
     RequestStats,
     Sink,
     SpeechEvent,
@@ -66,11 +67,12 @@ class ScriptedEngine:
     """
 
     script: dict[int, list[SpeechEvent]] = field(default_factory=dict)
-    refusal: Exception | None = None
+    refusal: SpeechError | None = None
     faults: dict[str, Exception] = field(default_factory=dict)
     first_ticket: int = 1
     requests: list[SpeechRequest] = field(default_factory=list)
     sinks: list[Sink] = field(default_factory=list)
+    tickets: list[int] = field(default_factory=list)
     commands: list[tuple[Any, ...]] = field(default_factory=list)
     alive: bool = True
     cards: tuple[ModelCard, ...] = (CARD,)
@@ -91,21 +93,24 @@ class ScriptedEngine:
 
     def close(self, timeout_s: float | None = None) -> None: ...
 
-    def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        if self.refusal is not None:
-            raise self.refusal
+    def submit(self, request: SpeechRequest, sink: Sink, ticket: int | None = None) -> int:
+        refusal = self.refusal
         if request.is_background:  # The script covers only the test's own requests.
-            raise Overloaded(slots=8, waiting=0, retry_after_s=1.0)
+            refusal = Overloaded(slots=8, waiting=0, retry_after_s=1.0)
+        if refusal is not None:
+            sink(Refused(refusal))
+            return 0
         self.requests.append(request)
         self.sinks.append(sink)
-        ticket = self.first_ticket + len(self.sinks) - 1
+        ticket = self.first_ticket + len(self.sinks) - 1 if ticket is None else ticket
+        self.tickets.append(ticket)
         for event in self.script.get(ticket, []):
             sink(event)
         return ticket
 
     def emit(self, ticket: int, *events: SpeechEvent) -> None:
         for event in events:
-            self.sinks[ticket - self.first_ticket](event)
+            self.sinks[self.tickets.index(ticket)](event)
 
     def append(self, ticket: int, text: str) -> None:
         self._note("append", ticket, text)

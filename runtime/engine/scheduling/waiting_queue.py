@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 NEWEST_DURATION_WEIGHT = 0.2  # Weight of the newest duration in the running mean.
 FRONT_REQUESTS = 8  # Maximum length of a queue in which every change of a position is reported immediately.
 POSITION_INTERVAL_S = 0.25  # Minimum time in seconds between two reports of changed positions in a longer queue.
-Command = Callable[[], None]
 
 
 class WaitingQueue:
@@ -47,7 +46,6 @@ class WaitingQueue:
             SequenceState.NO_VOICE: self._no_voice,
             SequenceState.NO_SLOT: self._no_slot,
         }
-        self._commands: dict[int, list[Command]] = {}  # Deferred commands of requests without a checkpoint.
         self._reading: dict[int, Future[ClonedVoice]] = {}  # Voices that are being encoded.
         self._mean_slot_s: float | None = None  # Running mean of the time in seconds for which a request uses a slot.
         self._used_slots: Counter[str] = Counter()  # Number of used slots by caller.
@@ -113,35 +111,18 @@ class WaitingQueue:
 
     def withdraw(self, ticket: int) -> Sequence | None:
         """Remove and return a request that waits for its checkpoint, or return None."""
-        self._commands.pop(ticket, None)
         return self._no_checkpoint.pop(ticket, None)
 
-    def defer(self, ticket: int, command: Command) -> bool:
-        """Store a command of a client until the checkpoint of the request is loaded.
-
-        Returns:
-            False if the request does not wait for its checkpoint. The command is then not stored.
-        """
-        if ticket not in self._no_checkpoint:
-            return False
-        self._commands.setdefault(ticket, []).append(command)
-        return True
-
-    def remove_loaded(
-        self, is_loaded: Callable[[Sequence], bool] = lambda sequence: True
-    ) -> list[tuple[Sequence, list[Command]]]:
+    def remove_loaded(self, is_loaded: Callable[[Sequence], bool] = lambda sequence: True) -> list[Sequence]:
         """Remove and return the requests that no longer have to wait for their checkpoint.
 
         Args:
             is_loaded: Function that returns True for such a request.
-
-        Returns:
-            Each request with its deferred commands.
         """
         sequences = [sequence for sequence in self._no_checkpoint.values() if is_loaded(sequence)]
         for sequence in sequences:
             del self._no_checkpoint[sequence.ticket]
-        return [(sequence, self._commands.pop(sequence.ticket, [])) for sequence in sequences]
+        return sequences
 
     # --- Methods for requests that wait for a voice, a text or a slot.
 

@@ -165,20 +165,15 @@ class EngineClient:
 
     # --- Methods that any thread may call.
 
-    def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Submit a request and return its ticket.
-
-        If the engine refuses the request, the sink receives `Refused`.
-
-        Raises:
-            EngineDead: The engine has stopped.
-        """
-        ticket = next(self._numbers)
+    def submit(self, request: SpeechRequest, sink: Sink, ticket: int | None = None) -> int:
+        ticket = next(self._numbers) if ticket is None else ticket
         with self._lock:
-            if not self.alive:
-                raise EngineDead
             self._sinks[ticket] = sink
-        self._channel.send(Submit(ticket, request))
+            is_alive = self.alive
+        if is_alive:
+            self._channel.send(Submit(ticket, request))
+        else:
+            self._on_event(ticket, Refused(EngineDead()))
         return ticket
 
     def append(self, ticket: int, text: str) -> None:
@@ -222,10 +217,12 @@ class EngineClient:
         """
         number = next(self._numbers)
         with self._lock:
-            if not self.alive:
-                raise EngineDead
             self._preparing[number] = done
-        self._channel.send(Prepare(number, reference, mode))
+            is_alive = self.alive
+        if is_alive:
+            self._channel.send(Prepare(number, reference, mode))
+        else:
+            self._on_message(Prepared(number, EngineDead()))
 
     def load(self) -> EngineLoad:
         return self._status.load

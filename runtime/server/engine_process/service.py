@@ -22,7 +22,6 @@ from runtime.server.engine_process.messages import (
     Submit,
 )
 from runtime.server.speech_engine import SpeechEngine
-from runtime.server.threaded_engine import ThreadedEngine
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ class EngineService:
     """
 
     def __init__(self, engine: SpeechEngine, channel: Channel) -> None:
-        self._engine = ThreadedEngine(engine)
+        self._engine = engine
         self._channel = channel
         self._cards: tuple[ModelCard, ...] | None = None  # Model cards in the last status report.
         self._load = EngineLoad(slots=0, active=0, waiting=0)  # Engine load in the last status report.
@@ -85,7 +84,7 @@ class EngineService:
             case LifecycleCommand.CLOSE:
                 self._closing = True
             case Submit(ticket, request):
-                self._engine.submit_as(ticket, request, partial(self._on_event, ticket))
+                self._engine.submit(request, partial(self._on_event, ticket), ticket)
             case Call(method, ticket, arguments):
                 getattr(self._engine, method)(ticket, *arguments)
             case AckSent(samples):

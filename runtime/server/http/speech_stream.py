@@ -41,9 +41,8 @@ class SpeechStream:
         on_end: Function that is called once with the final event.
 
     Raises:
-        BadRequest, Busy: The request was refused. Raised by `__aenter__`, or by the first iteration if the engine
-            validates requests on another thread.
-        SpeechError: The request failed. Raised by the iteration.
+        RateLimited, SpeechSpent: The caller has reached a limit. Raised by `__aenter__`.
+        SpeechError: The request was refused or failed. Raised by the iteration.
     """
 
     def __init__(

@@ -36,6 +36,7 @@ from tests.support.engines import (
     custom_voice,
     drain,
     engine_of,
+    raise_refusal,
     run_turns,
     speak,
     speak_together,
@@ -172,7 +173,7 @@ def test_queue_is_bounded_and_places_become_free(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=2, max_waiting=1)
     submit(engine, *[{"max_frames": 2}] * 3)
     with pytest.raises(Overloaded, match="2 slots are busy and 1 requests wait") as caught:
-        engine.submit(custom_voice(), EventRecorder())
+        raise_refusal(engine, custom_voice())
     assert caught.value.retryable
     drain(engine)
     assert speak(engine, custom_voice(max_frames=2)).end.stats.frames == 2
@@ -185,7 +186,7 @@ def test_full_queue_drops_the_newest_request_of_the_largest_caller(quick: Checkp
     polite = submit(engine, {"max_frames": 2, "caller": "b"}, {"max_frames": 2, "caller": "c"})
     # Caller "a" has one running and one waiting request. With another request, "b" would also have two.
     with pytest.raises(Overloaded):
-        engine.submit(custom_voice(caller="b"), EventRecorder())
+        raise_refusal(engine, custom_voice(caller="b"))
     drain(engine)
     for _, displaced in greedy[2:]:
         assert isinstance(displaced.end, Broken)
@@ -201,10 +202,10 @@ def test_full_queue_refuses_before_the_validation(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, max_waiting=3)
     greedy = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
     with pytest.raises(Overloaded):
-        engine.submit(custom_voice(caller="a", voice="nobody"), EventRecorder())
+        raise_refusal(engine, custom_voice(caller="a", voice="nobody"))
     # The queue would accept this caller, but an invalid request must not replace a waiting request.
     with pytest.raises(UnknownVoice):
-        engine.submit(custom_voice(caller="b", voice="nobody"), EventRecorder())
+        raise_refusal(engine, custom_voice(caller="b", voice="nobody"))
     drain(engine)
     assert [recorder.end.stats.frames for _, recorder in greedy] == [2] * 4
 
@@ -214,7 +215,7 @@ def test_single_caller_may_use_the_whole_queue(quick: Checkpoint) -> None:
     submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
     engine.tick()
     with pytest.raises(Overloaded):
-        engine.submit(custom_voice(caller="a"), EventRecorder())
+        raise_refusal(engine, custom_voice(caller="a"))
     drain(engine)
 
 
@@ -237,7 +238,7 @@ def test_queue_of_size_zero_still_uses_all_slots(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, max_waiting=0)
     submit(engine, {"max_frames": 2})
     with pytest.raises(Overloaded):
-        engine.submit(custom_voice(), EventRecorder())
+        raise_refusal(engine, custom_voice())
 
 
 def test_engine_load_counts_used_slots_and_queue_places(quick: Checkpoint) -> None:
@@ -254,9 +255,9 @@ def test_engine_load_counts_used_slots_and_queue_places(quick: Checkpoint) -> No
 def test_refused_request_takes_no_queue_place(speaker: Checkpoint) -> None:
     engine = engine_of(speaker)
     with pytest.raises(UnknownVoice):
-        engine.submit(custom_voice(voice="nobody"), EventRecorder())
+        raise_refusal(engine, custom_voice(voice="nobody"))
     with pytest.raises(ModeNotServed, match="loaded modes: custom_voice"):
-        engine.submit(voice_design(), EventRecorder())
+        raise_refusal(engine, voice_design())
     assert engine.load().active == 0
     assert not engine.tick()
 
@@ -367,7 +368,7 @@ def test_closing_the_engine_notifies_all_requests_and_refuses_new_requests(quick
         assert isinstance(recorder.end, Broken)
         assert isinstance(recorder.end.error, EngineDead)
     with pytest.raises(EngineDead):
-        engine.submit(custom_voice(), EventRecorder())
+        raise_refusal(engine, custom_voice())
     assert not engine.alive
 
 

@@ -28,6 +28,7 @@ from tests.support.engines import (
     custom_voice,
     drain,
     engine_of,
+    raise_refusal,
     run_turns,
     speak,
     speak_together,
@@ -254,7 +255,7 @@ def test_death_of_the_engine_thread_is_reported_to_all_requests(
         assert isinstance(recorder.end.error, EngineDead)
     assert not engine.alive
     with pytest.raises(EngineDead):
-        engine.submit(custom_voice(), EventRecorder())
+        raise_refusal(engine, custom_voice())
     engine.close()
 
 

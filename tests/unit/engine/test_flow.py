@@ -10,7 +10,17 @@ from runtime.errors import Overloaded, QueueTimeout
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Mode, Queued, Started, StopReason
 from runtime.settings import Limits, ModeSettings
-from tests.support.engines import EventRecorder, VirtualClock, core_of, custom_voice, drain, engine_of, run_turns, speak
+from tests.support.engines import (
+    EventRecorder,
+    VirtualClock,
+    core_of,
+    custom_voice,
+    drain,
+    engine_of,
+    raise_refusal,
+    run_turns,
+    speak,
+)
 
 FRAME_S = 0.08
 SAMPLES = 1920
@@ -200,7 +210,7 @@ def test_refusal_reports_when_a_queue_place_may_be_free(quick: Checkpoint) -> No
         engine.submit(custom_voice(max_frames=3), EventRecorder())
     engine.tick()
     with pytest.raises(Overloaded) as caught:
-        engine.submit(custom_voice(), EventRecorder())
+        raise_refusal(engine, custom_voice())
     retry_s = float(str(caught.value.facts["retry_after_s"]))
     assert held_s <= retry_s <= 2.5 * held_s
     drain(engine)
@@ -216,7 +226,7 @@ def test_request_that_would_time_out_is_refused_immediately(quick: Checkpoint) -
     for _ in range(3):  # The engine's thread has not processed these requests yet.
         engine.submit(custom_voice(max_frames=3), EventRecorder())
     with pytest.raises(Overloaded) as caught:
-        engine.submit(custom_voice(max_frames=3), EventRecorder())
+        raise_refusal(engine, custom_voice(max_frames=3))
     assert float(str(caught.value.facts["retry_after_s"])) == pytest.approx(3 * held_s, abs=0.2)
     drain(engine)
 
@@ -228,7 +238,7 @@ def test_retry_after_of_a_refusal_has_a_minimum(quick: Checkpoint) -> None:
     drain(engine, clock, 0.001)
     engine.submit(custom_voice(max_frames=3), EventRecorder())
     with pytest.raises(Overloaded) as caught:
-        engine.submit(custom_voice(), EventRecorder())
+        raise_refusal(engine, custom_voice())
     assert caught.value.facts["retry_after_s"] == 0.1
     drain(engine)
 

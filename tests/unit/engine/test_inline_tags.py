@@ -38,6 +38,7 @@ from tests.support.engines import (
     custom_voice,
     drain,
     engine_of,
+    raise_refusal,
     run_turns,
     seeded,
     speak,
@@ -269,7 +270,7 @@ def test_clone_ignores_style_tags_and_a_described_voice_appends_them(cloner: Che
 )
 def test_invalid_tags_are_refused_before_a_slot_is_used(engine: Engine, text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        engine.submit(tagged(text), EventRecorder())
+        raise_refusal(engine, tagged(text))
 
 
 @pytest.mark.parametrize("bracket", ["pause:abc", "Pause 5 minutes", "break:long", "sic", "to Tom, his brother"])

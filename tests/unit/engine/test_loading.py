@@ -19,7 +19,16 @@ from runtime.errors import CheckpointUnusable, EmptyText, EngineDead, UnknownVoi
 from runtime.request import Broken, Mode, Queued, StopReason
 from runtime.settings import EngineSettings, Limits, Settings
 from tests.conftest import FolderOf, Loaded
-from tests.support.engines import EventRecorder, custom_voice, drain, engine_of, speak, streamed, voice_design
+from tests.support.engines import (
+    EventRecorder,
+    custom_voice,
+    drain,
+    engine_of,
+    raise_refusal,
+    speak,
+    streamed,
+    voice_design,
+)
 
 WAIT_S = 60.0
 
@@ -144,13 +153,13 @@ def test_request_arriving_as_loading_ends_is_served_or_notified(
     entry.is_loading = True
     add = engine._open.add
 
-    def loaded_meanwhile(*args: Any) -> int:
+    def loaded_meanwhile(*args: Any) -> None:
         if usable:
             engine.loader.add(entry, loaded("quick", "custom_voice"))
         else:
             entry.has_failed = True
         engine.commands.clear()
-        return add(*args)
+        add(*args)
 
     monkeypatch.setattr(engine._open, "add", loaded_meanwhile)
     recorder = EventRecorder()
@@ -187,7 +196,7 @@ def test_broken_checkpoint_fails_only_its_own_mode(
         assert str(broken) not in str(recorder.end.error)
     assert len(recorders[2].codes) == 3
     with pytest.raises(CheckpointUnusable):
-        engine.submit(voice_design(), EventRecorder())
+        raise_refusal(engine, voice_design())
     assert [card.loaded for card in engine.cards] == [True, False]
     assert len(speak(engine, custom_voice(max_frames=2)).codes) == 2
 

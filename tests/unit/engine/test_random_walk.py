@@ -24,7 +24,7 @@ from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame
 from runtime.engine.execution.prompt import Prompt
 from runtime.errors import Busy, GenerationFailed
 from runtime.model.checkpoints.checkpoint import Checkpoint
-from runtime.request import Broken, Finished, Layout, Split, Started
+from runtime.request import Broken, Finished, Layout, Refused, Split, Started
 from runtime.settings import Limits
 from tests.support.engines import MAX_TICKS, EventRecorder, VirtualClock, core_of, custom_voice, engine_of
 from tests.support.examples import examples
@@ -152,9 +152,9 @@ class Walk(RuleBasedStateMachine):
             acknowledged=acknowledged,
             bans_eos=bans_eos,
         )
-        try:
-            ticket = self.engine.submit(request, recorder)
-        except Busy:
+        ticket = self.engine.submit(request, recorder, len(self.heards) + 1)
+        if recorder.events and isinstance(refused := recorder.events[-1], Refused):
+            assert isinstance(refused.error, Busy)
             waiting = len([recorder for recorder in self.heards.values() if not recorder.ended]) - SLOTS
             is_too_long = (core_of(self.engine).waiting.wait_s(waiting) or 0.0) > QUEUE_S
             assert waiting >= MAX_WAITING or (waiting > 0 and is_too_long)

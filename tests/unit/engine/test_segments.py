@@ -12,7 +12,16 @@ from runtime.engine.execution.model_runner import FrameResult
 from runtime.errors import DoesNotFit
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, Split, StopReason
-from tests.support.engines import EventRecorder, assert_one_stream, core_of, custom_voice, engine_of, seeded, speak
+from tests.support.engines import (
+    EventRecorder,
+    assert_one_stream,
+    core_of,
+    custom_voice,
+    engine_of,
+    raise_refusal,
+    seeded,
+    speak,
+)
 from tests.support.frames import Slots, change_frames
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -83,7 +92,7 @@ def test_text_longer_than_a_slot_is_split_into_segments(quick: Checkpoint, monke
     assert recorder.end.stats.parts > 3
     assert speak(engine_of(quick, length=512), parted(LONG, split=Split.AUTO)).end.stats.parts == 1
     with pytest.raises(DoesNotFit):
-        engine_of(quick, length=256).submit(parted(LONG, split=Split.NONE), EventRecorder())
+        raise_refusal(engine_of(quick, length=256), parted(LONG, split=Split.NONE))
 
 
 def test_other_requests_do_not_affect_segment_changes(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:

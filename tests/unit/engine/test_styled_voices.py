@@ -15,7 +15,16 @@ from runtime.errors import ModeNotServed, ReferenceTooShort
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Mode, Reference, SpeechRequest, VoicePrompt
 from tests.conftest import FolderOf
-from tests.support.engines import EventRecorder, cloned, core_of, custom_voice, engine_of, speak, speak_together
+from tests.support.engines import (
+    EventRecorder,
+    cloned,
+    core_of,
+    custom_voice,
+    engine_of,
+    raise_refusal,
+    speak,
+    speak_together,
+)
 from tests.support.signals import voice
 from tests.unit.engine.test_loading import tick_until, waiting_engine
 from tests.unit.engine.test_voice_cache import counted, prompt_for
@@ -87,7 +96,7 @@ def test_note_explains_how_the_stored_voice_is_used(twins: tuple[Checkpoint, Che
 
 def test_too_short_recording_is_refused(twins: tuple[Checkpoint, Checkpoint]) -> None:
     with pytest.raises(ReferenceTooShort):
-        engine_of(*twins).submit(styled(reference=Reference(samples=SAMPLES[:10])), EventRecorder())
+        raise_refusal(engine_of(*twins), styled(reference=Reference(samples=SAMPLES[:10])))
 
 
 def wider(base: Checkpoint) -> Checkpoint:
@@ -105,7 +114,7 @@ def test_voices_cannot_be_styled_without_a_base_checkpoint_of_the_same_size(
         engine.registry.entries[1].config = wider(cloner).config
     assert not any(card.styles_voices for card in engine.cards)
     with pytest.raises(ModeNotServed):
-        engine.submit(styled(), EventRecorder())
+        raise_refusal(engine, styled())
     assert len(speak(engine, custom_voice(max_frames=2)).codes) == 2
 
 

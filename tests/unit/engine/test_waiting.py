@@ -97,22 +97,15 @@ def test_voice_encoding_failure_removes_its_requests() -> None:
     assert (sequence.ticket, type(error), len(queue)) == (7, GenerationFailed, 1)
 
 
-def test_requests_and_their_commands_are_held_until_the_checkpoint_is_loaded() -> None:
-    queue, run_commands = WaitingQueue(), []
+def test_requests_are_held_until_the_checkpoint_is_loaded() -> None:
+    queue = WaitingQueue()
     sequences = [Sequence(ticket, custom_voice(), EventRecorder()) for ticket in range(3)]
     for place, sequence in enumerate(sequences):
         queue.add_without_checkpoint(sequence)
         assert heard_by(sequence).events == [Queued(place)]
-    assert queue.defer(2, lambda: run_commands.append("2"))
     assert queue.withdraw(1) is sequences[1]
     assert queue.withdraw(1) is None
-    assert not queue.defer(1, lambda: run_commands.append("1"))
-    released = queue.remove_loaded()
-    assert [sequence for sequence, _ in released] == [sequences[0], sequences[2]]
-    for _, commands in released:
-        for command in commands:
-            command()
-    assert run_commands == ["2"]
+    assert queue.remove_loaded() == [sequences[0], sequences[2]]
     assert len(queue) == 0
 
 

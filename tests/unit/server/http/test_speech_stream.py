@@ -95,7 +95,7 @@ async def test_audio_is_acknowledged_when_the_next_chunk_is_requested() -> None:
 
 async def test_failure_is_raised_with_its_error_code() -> None:
     error = TextTooLong(param="text", count=2, unit="characters", limit=1)
-    engine = ScriptedEngine({1: [started(), Broken(error, RequestStats())]}, refusal=None)
+    engine = ScriptedEngine({1: [started(), Broken(error, RequestStats())]})
     async with SpeechStream(engine, REQUEST, text_field="input") as speech:
         await anext(speech)
         with pytest.raises(TextTooLong) as caught:
@@ -105,8 +105,8 @@ async def test_failure_is_raised_with_its_error_code() -> None:
             await anext(speech)
     engine.refusal = TextTooLong(param="text", count=2, unit="characters", limit=1)
     with pytest.raises(TextTooLong) as caught:
-        async with SpeechStream(engine, REQUEST, text_field="input"):
-            pass
+        async with SpeechStream(engine, REQUEST, text_field="input") as speech:
+            await anext(speech)
     assert caught.value.param == "input"
 
 
