@@ -90,7 +90,7 @@ def record_sampled_codes(model: str, weights: str, positions: int, led_by: Sampl
         positions: Minimum number of frames.
         led_by: Recorded sampling steps whose codes are used instead of newly sampled codes, or None.
     """
-    # The native operator does not call `sample_codes`.
+    # Disable the native code predictor, because it does not call `sample_codes`, which is recorded here.
     with patch.object(frame, "native_predictor", lambda predictor: None):
         parts = _gpu_parts(model) if weights == INT8_GPU else ModelParts(cpu_settings(model, weights, BATCH_ROWS))
     draws = SampledCodes()

@@ -116,7 +116,7 @@ class SoakClients:
         self.card = card
         self.report = report
         self.wishes = [self._wish(number) for number in range(REQUEST_KINDS)]
-        # Digest of the expected audio. The key is the request's number, and True if its text is streamed.
+        # Digest of the expected audio by (number of the request, True if its text is streamed).
         self.solo: dict[tuple[int, bool], str] = {}
 
     def _wish(self, number: int) -> tuple[Call, Workload]:

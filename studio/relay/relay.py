@@ -177,7 +177,7 @@ class Relay:
         return own_headers if allowed is None else own_headers | allowed.headers()
 
     async def send(self, connection: HTTPConnection, method: str, path: str, **content: Any) -> httpx.Response:
-        """Send a request to the runtime that the studio makes for a caller.
+        """Send a request to the runtime on behalf of a caller.
 
         The runtime treats the request like a request of this caller.
 
@@ -189,7 +189,7 @@ class Relay:
 
         Raises:
             RuntimeUnavailable: The runtime does not respond.
-            SpeechError: `owner_of` has raised this error.
+            SpeechError: The caller's owner cannot be determined.
         """
         return await self._request(method, path, self._own_headers(connection), **content)
 

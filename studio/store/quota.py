@@ -36,7 +36,7 @@ class Excess:
     address: str | None = None
 
     def can_shrink(self, address: str | None) -> bool:
-        """Return True if the quota is exceeded, and deleting an item from this address would help."""
+        """Return True if deleting an item of the client at `address` would reduce the excess."""
         return self.bytes > 0 and self.address in (None, address)
 
 

@@ -205,7 +205,7 @@ def test_changes_of_another_tab_appear_without_focus(studio: Page, app: App, no_
         other.close()
 
 
-def test_displayed_audible_time_is_not_before_the_first_received_audio(open_studio: OpenStudio) -> None:
+def test_displayed_time_to_audible_audio_is_not_less_than_time_to_first_audio(open_studio: OpenStudio) -> None:
     # Fake clock of an audio output that has stalled for several seconds.
     page = open_studio(
         script="AudioContext.prototype.getOutputTimestamp = function () {"

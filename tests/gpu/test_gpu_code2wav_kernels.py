@@ -115,7 +115,9 @@ def test_stream_is_bitwise_independent_of_chunking(streams: Code2WavStreams, cod
         assert decoded(streams, [9], codes[:1], ends) == whole, ends
 
 
-def test_cloned_stream_continues_from_its_reference(streams: Code2WavStreams, network: Code2Wav, codes: Tensor) -> None:
+def test_stream_of_a_cloned_voice_starts_from_the_state_after_the_reference_codes(
+    streams: Code2WavStreams, network: Code2Wav, codes: Tensor
+) -> None:
     voice = ClonedVoice(torch.zeros(1), codes[0, :14], "Words.")
     with torch.inference_mode():
         truth = plain(network, codes[:1])[:, 14 * streams.samples_per_frame :]

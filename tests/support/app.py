@@ -75,7 +75,8 @@ def running_app(
         finally:
             late.cancel()
             if not _ended(process, HURRY_S):
-                assert _ended(process, STOP_S), "it did not end"  # The process first finishes running speech.
+                # Before the process ends, it finishes the speech that is in progress.
+                assert _ended(process, STOP_S), "it did not end"
 
 
 def _ended(process: subprocess.Popen[str], within_s: float) -> bool:

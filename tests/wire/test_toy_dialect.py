@@ -60,7 +60,7 @@ async def test_toy_dialect_equals_the_native_dialect(server: RunningServer) -> N
     assert (end["done"], end["samples"]) == ("max_tokens", len(pcm) // 2)
 
 
-async def test_pause_speaks_the_buffered_text(server: RunningServer) -> None:
+async def test_pause_in_the_input_starts_speech_of_the_buffered_text(server: RunningServer) -> None:
     async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
         await connection.send(json.dumps({"say": "Tea is ready."}))
         pcm = await asyncio.wait_for(connection.recv(), 60)

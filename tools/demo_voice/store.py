@@ -1,4 +1,4 @@
-"""Storage of training audio with labels in device tensors, and of its codes in files."""
+"""Storage of training data: audio and labels in device tensors, and codes in files."""
 
 from __future__ import annotations
 

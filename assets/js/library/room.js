@@ -99,7 +99,7 @@ export class TakesPanel {
     // The list of takes shows the same error, so it is ignored here.
     const scripts = this.scripts.refresh(wanted).catch(() => {});
     const takes = this.studio.history.refresh(wanted);
-    // Wait for takes and scripts the first time, so that nothing moves later.
+    // When the room is first opened, wait for both lists, so that the layout does not shift later.
     return this.guard(this.isLoaded ? takes : Promise.all([takes, scripts]));
   }
 

@@ -199,7 +199,7 @@ async def read_fields(request: Request, host: EngineHost) -> dict[str, Any]:
     if len(body) <= _SMALL_BODY_BYTES:
         return _decoded(body)
     # A large body is parsed on a worker thread, because this takes tens of milliseconds. Only bodies with reference
-    # audio or a dialogue may be larger than a message.
+    # audio or a dialogue may be larger than `Limits.max_message_bytes`.
     fields = await asyncio.get_running_loop().run_in_executor(host.decoders, _decoded, body)
     if len(body) > limits.max_message_bytes and "ref_audio" not in fields and "items" not in fields:
         raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_message_bytes)

@@ -1,7 +1,7 @@
-"""Utterance of a WebSocket session without I/O: voice, streamed text and engine request.
+"""State of one utterance of a WebSocket: its voice, streamed text and engine request.
 
-Text is queued until the voice is ready and the text contains a word. After that, text is sent to the engine
-immediately.
+The class does no I/O. Text is queued until the voice is ready and the text contains a word. After that, text is sent
+to the engine immediately.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def min_frames(text: str) -> int:
 def pause_frames(text: str) -> int:
     """Return the length in codec frames of the pause for a text without words.
 
-    Each group of marks adds one beat, or two beats if it contains a mark that ends a sentence.
+    Each group of punctuation marks adds `BEAT_FRAMES`, or twice as many if it contains a mark that ends a sentence.
     """
     beats = sum(1 + bool(SENTENCE_MARK.search(run)) for run in text.split())
     return BEAT_FRAMES * min(max(1, beats), MAX_BEATS)

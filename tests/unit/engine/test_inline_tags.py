@@ -191,7 +191,8 @@ def test_text_of_only_a_pause_gives_its_silence(engine: Engine, tags: str) -> No
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("ticks", [0, 3])
 def test_text_streamed_by_letter_gives_the_same_codes(quick: Checkpoint, layout: Layout, ticks: int) -> None:
-    engine = ending(quick, 20)  # Every segment has more frames than tokens, so no segment ends before its text.
+    # Every segment has more frames than tokens, so all its text is used before the segment ends.
+    engine = ending(quick, 20)
     text = "Hello world. [excited] You speak [pause:500ms] slow. [neutral] The phone."
     request = tagged(text, layout=layout, bans_eos=layout is Layout.STREAMING)
     whole = speak(engine, request)

@@ -84,7 +84,7 @@ def test_kernel_frames_equal_frames_without_kernels(loaded: Loaded, spec: str) -
     prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 21)]
     plain = ModelRunner(checkpoint, open_device("cpu"), torch.float32, 2, LENGTH, 16)
     expected = said(plain, prompts)
-    # Fused operations use their own tables, so this runner gets a copy of the checkpoint.
+    # A runner with fused operations changes the checkpoint's tables, so this runner gets a copy.
     runner = ModelRunner(copy.deepcopy(checkpoint), Interpreted(), torch.float32, 2, LENGTH, 16)
     for ours, truth in zip(said(runner, prompts), expected, strict=True):
         assert np.array_equal(ours.codes, truth.codes)

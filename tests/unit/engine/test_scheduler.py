@@ -92,7 +92,7 @@ def test_chunks_are_limited_to_the_code2wav_work_limit() -> None:
 
 
 @pytest.mark.parametrize("max_in_flight", [0, 1])
-def test_fully_loaded_engine_within_capacity_leaves_no_gap(max_in_flight: int) -> None:
+def test_audio_has_no_gap_if_the_load_is_within_capacity(max_in_flight: int) -> None:
     simulation = Simulation.of(
         8,
         max_in_flight=max_in_flight,
@@ -371,7 +371,8 @@ def test_final_chunks_are_decoded_in_a_larger_code2wav_call() -> None:
     scheduler, table = scheduler_with_pending(5, 16, 9, 3)
     table.ended[[0, 2]], table.speaking[[0, 2]] = True, False
     assert asked(scheduler, table) == [(False, [0, 1, 2], [5, 16, 9])]
-    table.speaking[:] = True  # Fewer than half of the rows have a full chunk, and no chunk is final.
+    # Now no chunk is final, and fewer than half of the rows have a full chunk, so the chunks are decoded separately.
+    table.speaking[:] = True
     assert asked(scheduler, table) == [(False, [0], [5]), (False, [2], [9])]
     alone, table = scheduler_with_pending(5, 16, 9, 3, batch_fill_ratio=0.0)
     table.ended[[0, 2]] = True

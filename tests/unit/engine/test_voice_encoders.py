@@ -91,7 +91,7 @@ def test_encoder_failure_at_startup_does_not_prevent_serving(
     assert np.array_equal(speak(engine, cloned()).codes, speak(engine_of(cloner), cloned()).codes)
 
 
-def test_reference_audio_is_warmed_up_on_the_encoder_stream(
+def test_decoding_of_reference_codes_is_warmed_up_on_the_encoder_stream(
     cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the work ran on the stream of first audio, other requests would have to wait."""

@@ -73,7 +73,9 @@ def test_sequence_in_a_longer_buffer_is_padded_after_its_last_step(length: int) 
 
 @pytest.mark.parametrize("pad", ["constant", "replicate"])
 @pytest.mark.parametrize(("length", "stride"), [(8, 4), (9, 4), (11, 4), (7, 2), (5, 1)])
-def test_convolution_over_a_padded_buffer_equals_the_sequence_alone(pad: str, length: int, stride: int) -> None:
+def test_convolution_of_a_padded_buffer_equals_convolution_of_the_unpadded_sequence(
+    pad: str, length: int, stride: int
+) -> None:
     conv = PaddedConv(2, 3, 2 * stride, stride=stride, pad=pad)
     x, count = torch.randn(1, 2, 16), torch.tensor(length)
     alone, made = conv(x[..., :length]), conv.output_length(count)
