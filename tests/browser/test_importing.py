@@ -49,6 +49,20 @@ def test_chapters_of_a_book_become_a_script_with_its_title(studio: Page) -> None
     assert texts(studio) == ["Chapter One", "It was a dark night.", "Wind & rain came. On.", 'The "end"', "重庆漢"]
 
 
+def test_first_line_of_each_chapter_shows_the_title(studio: Page) -> None:
+    enter_script(studio)
+    studio.set_input_files("#vw-script-file", BOOK)
+    studio.locator("#vw-chapters-go").click()
+    titles = studio.locator(".vw-line-chapter:visible")
+    expect(titles).to_have_text(["First", "Before.", "Last"])
+    studio.set_viewport_size({"width": 390, "height": 844})
+    title, words = (studio.locator(f".vw-line >> nth=0 >> {part}").bounding_box() for part in ("h3", ".vw-line-says"))
+    assert title is not None
+    assert words is not None
+    assert title["y"] + title["height"] <= words["y"]
+    studio.screenshot(path=SCREENSHOTS / "chapter-titles.png")
+
+
 def test_subtitle_file_opened_twice_while_it_is_read_is_imported_once(studio: Page) -> None:
     srt = b"1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n00:00:04,400 --> 00:00:05,000\nTwo.\n"
     film: FilePayload = {"name": "film.srt", "mimeType": "text/plain", "buffer": srt}

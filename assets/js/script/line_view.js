@@ -202,6 +202,8 @@ export class LineView {
     parts.language.value = voice?.language ?? 'auto';
     parts.lock.checked = line.locked;
     parts.number.textContent = String(n);
+    parts.chapter.hidden = !line.chapter;
+    parts.chapter.textContent = line.chapter ?? '';
     parts.role.textContent = line.name ?? '';
     parts.describing.hidden = voice?.mode !== 'voice_design';
     parts.instruct.disabled = !list.voiceAssignment.takesInstruct(voice);
@@ -299,6 +301,7 @@ function partsOf(element) {
     text: control('text', HTMLTextAreaElement),
     paper: part('paper'),
     error: part('error'),
+    chapter: part('chapter'),
     recast: control('recast', HTMLButtonElement),
     more: part('more'),
     language: control('language', HTMLSelectElement),
