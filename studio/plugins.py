@@ -9,13 +9,13 @@ import asyncio
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar, TypeVarTuple
 
+from runtime.shared.child import end_with_parent
 from runtime.shared.system import lower_priority
 
 CODES = {
@@ -125,11 +125,5 @@ def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent process handles SIGINT and ends this process.
     lower_priority(PLUGIN_NICE)
     os.dup2(2, 1)  # Plug-ins may print text, but stdout belongs to the parent process.
-    threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    if (parent := multiprocessing.parent_process()) is not None:
+        end_with_parent(parent.join)

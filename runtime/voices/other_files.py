@@ -20,8 +20,10 @@ from safetensors.numpy import load
 from runtime.errors import BadReferenceAudio, VoiceFileInvalid
 from runtime.request import SAMPLE_RATE, VoicePrompt
 from runtime.settings import Limits
-from runtime.shared.audio.decoding import run_child
+from runtime.shared.audio.decode_child import ANSWER_BYTES
+from runtime.shared.audio.decoding import TIMEOUT_S
 from runtime.shared.audio.reference import read_reference
+from runtime.shared.child import run_child_blocking
 from runtime.shared.strict_json import parse_object
 from runtime.voices.demo_child import NOT_OF_THE_DEMO
 from runtime.voices.voice_file import IMPORTED_FINGERPRINT, MAX_BYTES, MAX_HEADER_BYTES
@@ -161,7 +163,7 @@ def _member(archive: zipfile.ZipFile, name: str, max_bytes: int) -> bytes:
 
 def _demo(data: bytes) -> DemoVoice:
     with _reader_lock:
-        answer, _ = run_child(COMMAND, data)
+        answer, _ = run_child_blocking(COMMAND, data, timeout_s=TIMEOUT_S, max_output_bytes=ANSWER_BYTES)
     head, _, tensors = answer.partition(b"\n")
     try:
         header = parse_object(head)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import sys
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import asynccontextmanager
 from typing import Any
 
 from runtime.errors import Overloaded, RateLimited
-from studio.documents.child import FAULT_STATUS, UNREADABLE_STATUS
+from runtime.shared.child import run_child
+from studio.documents.child import FAULT_STATUS, MEMORY_BYTES, UNREADABLE_STATUS
 from studio.documents.values import DAMAGED, REASONS, TOO_LONG
 from studio.errors import DocumentUnreadable
 
@@ -99,12 +98,8 @@ MAX_CHILDREN = 2  # Maximum number of child processes. Each process may use its 
 MAX_WAITING = 14  # Maximum number of waiting documents. With two running jobs, 16 documents are in memory.
 MAX_PER_CLIENT = 4
 RETRY_AFTER_S = 5.0
-PIECE_BYTES = 2**16
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "studio.documents.child")
-# Working directory of the child processes, so that they can import this package.
-PACKAGE_ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
 
 
 class DocumentService:
@@ -141,7 +136,10 @@ class DocumentService:
         async with self._queue.reserve_place(client):
             pieces = await receive()
             async with self._queue.slot(client):
-                status, output = await self._run_child(pieces, json.dumps(options))
+                command = (*COMMAND, json.dumps(options))
+                output, status = await run_child(
+                    command, pieces, timeout_s=self._timeout_s, max_output_bytes=MEMORY_BYTES
+                )
         if status == 0:
             return output
         why = b"".join(output).decode() if status in (UNREADABLE_STATUS, FAULT_STATUS) else ""
@@ -149,33 +147,3 @@ class DocumentService:
             log.info("the document is refused as damaged, because its reader failed:\n%s", why)
             why = DAMAGED
         raise DocumentUnreadable(why=why if why in REASONS else TOO_LONG)
-
-    async def _run_child(self, pieces: list[bytes], options: str) -> tuple[int, list[bytes]]:
-        """Run a child process that reads one file.
-
-        Returns:
-            The exit status (-1 after a timeout) and the output of the child process.
-        """
-        pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        child = await asyncio.create_subprocess_exec(
-            *COMMAND, options, cwd=PACKAGE_ROOT, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=null
-        )
-        assert child.stdin is not None
-        assert child.stdout is not None
-        output: list[bytes] = []
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                with suppress(ConnectionError):
-                    for piece in pieces:
-                        child.stdin.write(piece)
-                        await child.stdin.drain()
-                    child.stdin.close()
-                while piece := await child.stdout.read(PIECE_BYTES):
-                    output.append(piece)
-                return await child.wait(), output
-        except TimeoutError:
-            return -1, []
-        finally:
-            with suppress(ProcessLookupError):
-                child.kill()
-            await child.wait()

@@ -99,7 +99,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "studio/": (*SHARED, "voicewright", "studio", "presets"),
     "studio/documents/": (*SHARED, "runtime.markdown", "studio"),
     "studio/errors.py": ("runtime.errors",),
-    "studio/plugins.py": ("runtime.shared.system",),
+    "studio/plugins.py": ("runtime.shared.child", "runtime.shared.system"),
     "studio/transcribing/": (*SHARED, "studio.errors", "studio.fetching", "studio.plugins", "studio.transcribing"),
     "studio/aligning/": (*SHARED, "studio.plugins", "studio.aligning"),
     "studio/store/": (*SHARED, "studio.errors", "studio.settings", "studio.store"),
@@ -109,7 +109,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 # Files that may import a library. A library that is not listed may be imported everywhere.
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "asyncio": ("runtime/shared/port/", "runtime/server/", "runtime/cluster/", "clients/python/", "studio/", "app.py"),
+    "asyncio": (
+        *("runtime/shared/child.py", "runtime/shared/port/", "runtime/server/", "runtime/cluster/"),
+        *("clients/python/", "studio/", "app.py"),
+    ),
     "fastapi": ("runtime/shared/port/", "runtime/server/", "studio/"),
     "starlette": ("runtime/shared/port/", "runtime/server/", "runtime/cluster/view.py", "studio/"),
     "uvicorn": ("runtime/shared/port/", "runtime/server/", "runtime/cluster/view.py", "studio/"),
@@ -155,7 +158,6 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "subprocess": (
         *(
             "runtime/device/native/__main__.py",
-            "runtime/shared/audio/decoding.py",
             "runtime/cluster/haproxy.py",
             "runtime/cluster/replica.py",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import resource
@@ -25,11 +26,12 @@ from runtime.errors import BadReferenceAudio, ReferenceTooLong
 from runtime.settings import Limits
 from runtime.shared.audio import decoding
 from runtime.shared.audio.decode_child import ANSWER_BYTES, Seekable
-from runtime.shared.audio.decoding import PACKAGE_ROOT, _decode_in_child, _kill_after, decode
+from runtime.shared.audio.decoding import _decode_in_child, decode
 from runtime.shared.audio.ffmpeg_reader import read_any
 from runtime.shared.audio.reference import read_reference
 from runtime.shared.audio.samples import DecodedAudio
 from runtime.shared.audio.wav_reader import is_plain_wav, read_wav
+from runtime.shared.child import PACKAGE_ROOT, POLL_INTERVAL_S, _kill_after
 from tests.support.audio_files import audio_file
 from tests.support.examples import examples
 from tests.support.signals import voice
@@ -282,25 +284,19 @@ def test_hanging_decoder_is_killed() -> None:
         _decode_in_child(bytes(10**6), 60.0, child("import time; time.sleep(3600)"), timeout_s=0.3)
 
 
-def test_suspended_machine_does_not_time_out_the_decoder() -> None:
+async def test_suspended_machine_does_not_time_out_the_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each poll takes an hour, as on a suspended machine.
 
     The timeout counts polls instead of clock time.
     """
+    polls, killed = [], []
 
-    class Hours(threading.Event):
-        looks = 0
+    async def sleep(seconds: float) -> None:
+        polls.append(seconds)
 
-        def wait(self, timeout: float | None = None) -> bool:
-            self.looks += 1
-            return self.is_set()
-
-    killed, over = [], Hours()
-    _kill_after(lambda: killed.append(over.looks), 10.0, over)
-    assert killed == [10 / decoding.POLL_INTERVAL_S]
-    over.set()
-    _kill_after(lambda: killed.append(over.looks), 10.0, over)
-    assert len(killed) == 1
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    await _kill_after(lambda: killed.append(len(polls)), 10.0)
+    assert killed == [10 / POLL_INTERVAL_S]
 
 
 def test_decoder_with_endless_output_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
