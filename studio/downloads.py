@@ -79,13 +79,10 @@ class Downloads:
     `served` is a function that returns the model cards of the checkpoints that the runtime has loaded.
     """
 
-    def __init__(
-        self, runtime: ChildRuntime, folder: Path, served: Cards, command: Sequence[str] = FETCH_COMMAND
-    ) -> None:
+    def __init__(self, runtime: ChildRuntime, folder: Path, served: Cards) -> None:
         self._runtime = runtime
         self._folder = folder
         self._served = served
-        self._command = tuple(command)
         self._work: asyncio.Task[None] | None = None
         self._rates: deque[tuple[float, int]] = deque()
         self.problem: dict[str, Any] | None = None
@@ -222,7 +219,7 @@ class Downloads:
 
     async def _fetch(self) -> bool:
         """Download all files and return True if all of them are complete."""
-        async with fetching(self._command, [part.id for part in self.record.parts]) as events:
+        async with fetching(FETCH_COMMAND, [part.id for part in self.record.parts]) as events:
             async for event in events:
                 match event["event"]:
                     case "failed":

@@ -7,7 +7,6 @@ A text that is missing in a language is taken from English.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from runtime.shipped import shipped
 
@@ -15,21 +14,21 @@ FOLDER = shipped("studio", "assets/i18n")
 NAME = "shell.language"
 
 
-def languages(folder: Path = FOLDER) -> dict[str, str]:
+def languages() -> dict[str, str]:
     """Return the names of the page's languages by language code, English first."""
-    codes = sorted((path.name for path in folder.iterdir() if path.is_dir()), key=lambda code: (code != "en", code))
-    return {code: words(code, folder)[NAME] for code in codes}
+    codes = sorted((path.name for path in FOLDER.iterdir() if path.is_dir()), key=lambda code: (code != "en", code))
+    return {code: words(code)[NAME] for code in codes}
 
 
-def words(language: str, folder: Path = FOLDER) -> dict[str, str]:
+def words(language: str) -> dict[str, str]:
     """Return all user interface texts of one language by key.
 
     Raises:
         KeyError: The language does not exist.
     """
-    if language not in {path.name for path in folder.iterdir() if path.is_dir()}:
+    if language not in {path.name for path in FOLDER.iterdir() if path.is_dir()}:
         raise KeyError(language)
     merged: dict[str, str] = {}
-    for path in sorted((folder / language).glob("*.json")):
+    for path in sorted((FOLDER / language).glob("*.json")):
         merged |= json.loads(path.read_text("utf-8"))
     return merged

@@ -6,16 +6,16 @@ import json
 import sys
 from pathlib import Path
 
-from tests.support.checkpoints import MODES, TINY, CheckpointSpec, model_config, write_checkpoint
+from tests.support.checkpoints import MODES, TINY, model_config, write_checkpoint
 
 
-def write_stand_in(folder: Path, spec: CheckpointSpec = TINY, seed: int = 1) -> None:
+def write_stand_in(folder: Path) -> None:
     """Write a Base checkpoint that also has CustomVoice's speakers and all three modes.
 
     The configuration keys for this are in docs/checkpoints.md.
     """
-    write_checkpoint(folder, spec, "base", seed)
-    speakers = model_config(spec, "custom_voice")["talker_config"]
+    write_checkpoint(folder, TINY, "base", 1)
+    speakers = model_config(TINY, "custom_voice")["talker_config"]
     path = folder / "config.json"
     config = json.loads(path.read_text())
     for key in ("spk_id", "spk_is_dialect", "codec_language_id"):

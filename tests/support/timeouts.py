@@ -98,14 +98,14 @@ def until(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found
     raise AssertionError(f"not within {within_s:.0f} s")
 
 
-async def becomes(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found:
+async def becomes(holds: Callable[[], Found]) -> Found:
     """Call `holds` repeatedly in a coroutine until its result is true, and return that result.
 
     Raises:
-        AssertionError: The result is still false after ``within_s``.
+        AssertionError: The result is still false after `TEST_TIMEOUT_S`.
     """
-    for _ in range(round(within_s / POLL_INTERVAL_S)):
+    for _ in range(round(TEST_TIMEOUT_S / POLL_INTERVAL_S)):
         if found := holds():
             return found
         await asyncio.sleep(POLL_INTERVAL_S)
-    raise AssertionError(f"not within {within_s:.0f} s")
+    raise AssertionError(f"not within {TEST_TIMEOUT_S:.0f} s")

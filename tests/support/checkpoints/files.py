@@ -33,13 +33,9 @@ GENERATION = {
 }
 
 
-def write_checkpoint(folder: Path, spec: CheckpointSpec, mode: str, seed: int, dtype: str = "float32") -> None:
-    """Write all files of a checkpoint repository into `folder`, with random weights.
-
-    Args:
-        dtype: "float32" or "bfloat16", the dtype of model.safetensors.
-    """
-    write_drawn(folder, spec, mode, Draw(seed), dtype)
+def write_checkpoint(folder: Path, spec: CheckpointSpec, mode: str, seed: int) -> None:
+    """Write all files of a checkpoint into `folder`, with random float32 weights."""
+    write_drawn(folder, spec, mode, Draw(seed), "float32")
 
 
 def write_drawn(folder: Path, spec: CheckpointSpec, mode: str, draw: Draw, dtype: str) -> None:

@@ -184,7 +184,6 @@ def residual_unit(
     past: PastInputs,
     next_snake: Snake,
     plain: bool,
-    tile: ConvolutionTile | None = None,
 ) -> ConvolutionOutput:
     """Compute a residual unit over a chunk of every stream, and update the inputs in `past`.
 
@@ -199,7 +198,7 @@ def residual_unit(
     B, T, C = x.shape
     M, wide = B * T, packed.wide
     out, result = x.new_empty(B, T, C) if plain else None, x.new_empty(B, T, C)
-    tile = tile or tile_for(M, C)
+    tile = tile_for(M, C)
     _unit[(-(-M // tile.rows),)](
         activated,
         past.memory,
