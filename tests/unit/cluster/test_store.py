@@ -103,34 +103,22 @@ class Meddling:
         return call
 
 
-def test_change_by_another_replica_during_an_upload_is_fetched(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "command", "changed"),
+    [("replica", "mv", "store"), ("store", "cat_file", "store"), ("replica", "mv", "replica")],
+    ids=["another upload", "another download", "change here"],
+)
+def test_file_changed_during_its_transfer_is_transferred_again(
+    two: tuple[Mirror, Mirror], tmp_path: Path, first: str, command: str, changed: str
+) -> None:
     here, _ = two
     name = f"{VOICES}/a.voice"
-    (here.local / name).write_bytes(b"here")
-    here.files = Meddling(here.files, "mv", lambda: (tmp_path / "store" / name).write_bytes(b"another's"))
+    files = {"replica": here.local / name, "store": tmp_path / "store" / name}
+    files[first].write_bytes(b"first")
+    here.files = Meddling(here.files, command, lambda: files[changed].write_bytes(b"second"))
     here.synchronise()
     here.synchronise()
-    assert (here.local / name).read_bytes() == b"another's"
-
-
-def test_object_changed_during_its_download_is_fetched_again(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
-    here, _ = two
-    name = f"{VOICES}/a.voice"
-    (tmp_path / "store" / name).write_bytes(b"first")
-    here.files = Meddling(here.files, "cat_file", lambda: (tmp_path / "store" / name).write_bytes(b"second"))
-    here.synchronise()
-    here.synchronise()
-    assert (here.local / name).read_bytes() == b"second"
-
-
-def test_file_changed_during_its_upload_is_uploaded_again(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
-    here, _ = two
-    name = f"{VOICES}/a.voice"
-    (here.local / name).write_bytes(b"first")
-    here.files = Meddling(here.files, "mv", lambda: (here.local / name).write_bytes(b"second"))
-    here.synchronise()
-    here.synchronise()
-    assert (tmp_path / "store" / name).read_bytes() == b"second"
+    assert [file.read_bytes() for file in files.values()] == [b"second"] * 2
 
 
 def test_synchronisation_outlasting_a_shutdown_deletes_no_file(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
