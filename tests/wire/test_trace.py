@@ -15,29 +15,34 @@ import pytest
 from websockets.sync.client import connect
 
 from runtime.engine.core import EngineCore
+from runtime.engine.engine import Engine
 from runtime.server.native.messages import PROTOCOL
 from runtime.settings import EngineSettings, ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import running_server
+from tests.support.timeouts import TEST_TIMEOUT_S
 
 RUNTIME = str(Path(__file__).resolve().parents[2] / "runtime")
-MAX_FILES = 45
-MAX_HOPS = 22
+MAX_FILES = 48
+MAX_HOPS = 36
 ASIDE = ("Watchdog.", "ServerMetrics.")  # Tasks of the server that run at the same time as the request.
 
 
 class Trace:
     """Profiler of the runtime's function calls in all threads, until the core gets a request.
 
-    The trace starts with the next message. ``hops`` is the length of the longest call chain in the event loop's thread
-    plus that in the engine's thread.
+    The trace starts with the next message. ``hops`` is the sum of the lengths of the longest call chains of all
+    threads: the event loop's thread, the validation thread and the engine thread. Of the engine thread, only the
+    commands are counted, because its other steps do not belong to the request.
     """
 
     def __init__(self) -> None:
         self.is_on = False
         self.files: set[str] = set()
         self.functions: set[tuple[str, int]] = set()
-        self.chains: dict[str, list[str]] = {"test-server": [], "engine": []}  # Longest call chain of each thread.
+        self.chains: dict[str, list[str]] = {}  # Longest call chain of each thread.
+        # The validation waits for the end of the text, so that the traced calls do not depend on the timing.
+        self.has_text_end = threading.Event()
 
     @property
     def hops(self) -> int:
@@ -52,11 +57,15 @@ class Trace:
         if not self.is_on or event != "call" or not code.co_filename.startswith(RUNTIME):
             return
         thread, chain = threading.current_thread().name, list(names_above(frame))
-        if thread not in self.chains or chain[-1].startswith(ASIDE):
+        if chain[-1].startswith(ASIDE) or (thread == "engine" and "Engine.run_commands" not in chain):
             return
+        if code is Engine.finish_text.__code__:
+            self.has_text_end.set()
+        if code is Engine._accept.__code__:
+            assert self.has_text_end.wait(TEST_TIMEOUT_S)
         self.files.add(code.co_filename)
         self.functions.add((code.co_filename, code.co_firstlineno))
-        if len(chain) > len(self.chains[thread]):
+        if len(chain) > len(self.chains.get(thread, ())):
             self.chains[thread] = chain
         if code is EngineCore.add_request.__code__:
             self.is_on = False
