@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 # Parallel tokenization is disabled, because texts are short and are tokenized one at a time.
@@ -25,6 +26,8 @@ PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+MAX_CACHED_CHARS = 4096  # Maximum length of a text whose ids are cached.
+CACHED_TEXTS = 64
 END_OF_TEXT = "<|endoftext|>"  # Token that the tokenizer class of transformers adds even if no file contains it.
 
 
@@ -43,6 +46,8 @@ class TextTokenizer:
             self._tokenizer = qwen2_tokenizer(files)
         except Exception as error:  # The library raises `Exception` itself and no subclass.
             raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
+        # A request's text is tokenized at the validation and for the prompt, and its instruction up to four times.
+        self._cached_ids = lru_cache(CACHED_TEXTS)(self._tokenize)
         # Minimum size of the text embedding table: the largest id plus one.
         self.ids = max(self._tokenizer.get_vocab().values()) + 1
         self.reserved = tuple(files.added)
@@ -110,7 +115,10 @@ class TextTokenizer:
         return self.encode(f"<|im_start|>user\n{self.normalize(text)}<|im_end|>\n")
 
     def encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return list(self._cached_ids(text) if len(text) <= MAX_CACHED_CHARS else self._tokenize(text))
+
+    def _tokenize(self, text: str) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _check_template(self, folder: Path, config: ModelConfig) -> None:
         role = self.role_ids()

@@ -15,7 +15,7 @@ from tokenizers import AddedToken
 
 from runtime.model.checkpoints.config_files import read_model_config
 from runtime.model.checkpoints.tokenizer_files import TokenizerFiles, read_tokenizer_files
-from runtime.model.text.text_tokenizer import TextTokenizer, qwen2_tokenizer
+from runtime.model.text.text_tokenizer import MAX_CACHED_CHARS, TextTokenizer, qwen2_tokenizer
 from tests.conftest import FolderOf
 from tests.support.checkpoints.tiny import TOKENS
 from tests.support.checkpoints.tokenizer import vocabulary
@@ -38,6 +38,17 @@ def test_vocabulary_word_is_not_split(folder: Path, word: str) -> None:
     tokenizer = tokenizer_of(folder)
     assert tokenizer.encode_text(word) == [VOCABULARY[word]]
     assert tokenizer.encode_text(f"the {word}")[-1] in {VOCABULARY[word], VOCABULARY.get(f"\u0120{word}")}
+
+
+def test_short_text_is_tokenized_once_and_long_text_is_not_cached(folder: Path) -> None:
+    tokenizer = tokenizer_of(folder)
+    first = tokenizer.encode_text("hello")
+    cached = tokenizer._cached_ids.cache_info()
+    first.append(0)  # Callers may change the list.
+    assert tokenizer.encode_text("hello") == first[:-1]
+    assert tokenizer.encode_text("hello " * MAX_CACHED_CHARS)
+    assert tokenizer._cached_ids.cache_info().misses == cached.misses
+    assert tokenizer._cached_ids.cache_info().currsize == cached.currsize
 
 
 def test_digits_are_separate_tokens(folder: Path) -> None:
