@@ -160,8 +160,8 @@ class SpeechRequest:
 
     Each mode ignores the fields that it does not use.
 
-    With ``open_text``, `SpeechEngine.append` adds text until `SpeechEngine.finish_text` is called. The codes do not
-    depend on how the text arrives if it is split into the same segments and tokens (docs/api.md, Live text).
+    With ``open_text``, `SpeechEngine.append_text` adds text until `SpeechEngine.finish_text` is called. The codes do
+    not depend on how the text arrives if it is split into the same segments and tokens (docs/api.md, Live text).
     """
 
     text: str

@@ -173,7 +173,7 @@ class Engine:
         self._validation.add_job(len(request.text), partial(self._accept, ticket), partial(self._refuse, ticket))
         return ticket
 
-    def append(self, ticket: int, text: str) -> None:
+    def append_text(self, ticket: int, text: str) -> None:
         """Append text to a request that was submitted with ``open_text``."""
         self._change_text(ticket, lambda text_stream: text_stream.append_text(text))
 

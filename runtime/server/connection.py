@@ -250,8 +250,8 @@ class Connection:
     def _send_command(self, running: _Running, command: Append | Flush | FinishText | Played | Cancel) -> None:
         match command:
             case Append(text=text):
-                running.log.append(text)
-                self._engine.append(running.ticket, text)
+                running.log.append_text(text)
+                self._engine.append_text(running.ticket, text)
             case Flush():
                 self._engine.flush(running.ticket)
             case FinishText():
@@ -278,7 +278,7 @@ class Connection:
             mode=request.mode,
             text="" if self._host.settings.server.log_text else None,
         )
-        request_log.append(request.text)
+        request_log.append_text(request.text)
         self._running[utterance] = _Running(ticket, request_log)
 
     def _refuse(self, utterance: int, error: SpeechError) -> None:

@@ -29,7 +29,7 @@ class RequestLog:
     text: str | None = None  # Text to speak, or None if texts are not logged.
     is_cancelled: bool = False  # True if the request was cancelled. In this case, a failure is not logged as an error.
 
-    def append(self, text: str) -> None:
+    def append_text(self, text: str) -> None:
         """Count the characters of streamed text, and store the text if texts are logged."""
         self.chars += len(text)
         if self.text is not None:

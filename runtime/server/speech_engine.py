@@ -51,7 +51,7 @@ class SpeechEngine(Protocol):
         """
         ...
 
-    def append(self, ticket: int, text: str) -> None:
+    def append_text(self, ticket: int, text: str) -> None:
         """Append text to a request that was submitted with `open_text`.
 
         If the text cannot be spoken, the request ends with Broken.

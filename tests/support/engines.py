@@ -271,7 +271,7 @@ def speak_live(
     recorder = EventRecorder()
     ticket = engine.submit(replace(request, text="", open_text=True), recorder)
     for piece, turns in zip_longest(pieces, ticks[: len(pieces)], fillvalue=0):
-        engine.append(ticket, str(piece))
+        engine.append_text(ticket, str(piece))
         run_turns(engine, int(turns))
     engine.finish_text(ticket)
     drain(engine)

@@ -233,7 +233,7 @@ class InstantEngine:
         sink(Refused(EngineDead()))
         return ticket
 
-    def append(self, ticket: int, text: str) -> None:
+    def append_text(self, ticket: int, text: str) -> None:
         self._command(ticket, lambda saying: saying.text.append_text(text))
 
     def flush(self, ticket: int) -> None:

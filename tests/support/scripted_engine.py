@@ -112,8 +112,8 @@ class ScriptedEngine:
         for event in events:
             self.sinks[self.tickets.index(ticket)](event)
 
-    def append(self, ticket: int, text: str) -> None:
-        self._note("append", ticket, text)
+    def append_text(self, ticket: int, text: str) -> None:
+        self._note("append_text", ticket, text)
 
     def flush(self, ticket: int) -> None:
         self._note("flush", ticket)

@@ -41,7 +41,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
         try:
             if not message.stop:
                 utterance = utterance or self._begun(message)
-                utterance.append(message.say, self._clock())
+                utterance.append_text(message.say, self._clock())
                 if message.end:
                     utterance.finish()
             elif utterance is not None:

@@ -176,8 +176,8 @@ class EngineClient:
             self._on_event(ticket, Refused(EngineDead()))
         return ticket
 
-    def append(self, ticket: int, text: str) -> None:
-        self._channel.send(Call(Method.APPEND, ticket, (text,)))
+    def append_text(self, ticket: int, text: str) -> None:
+        self._channel.send(Call(Method.APPEND_TEXT, ticket, (text,)))
 
     def flush(self, ticket: int) -> None:
         self._channel.send(Call(Method.FLUSH, ticket))

@@ -39,7 +39,7 @@ class Submit:
 class Method(StrEnum):
     """Methods of `SpeechEngine` that the server calls for a running request."""
 
-    APPEND = "append"
+    APPEND_TEXT = "append_text"
     FLUSH = "flush"
     FINISH_TEXT = "finish_text"
     ACK_PLAYED = "ack_played"

@@ -150,7 +150,7 @@ class NativeSession(Dialect[NativeUtterance]):
         utterance = self._taking_text(name, "input.text")
         if utterance is not None and text:
             try:
-                utterance.append(text, self._clock())
+                utterance.append_text(text, self._clock())
             except BadRequest as error:
                 self._abort(utterance, error)
 

@@ -178,7 +178,7 @@ class Utterance(Generic[Config]):
         """
         return any(is_readable(piece) for piece in self._texts())
 
-    def append(self, text: str, now: float) -> None:
+    def append_text(self, text: str, now: float) -> None:
         """Append received text, and send queued text to the engine if possible.
 
         Raises:

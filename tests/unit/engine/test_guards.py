@@ -84,7 +84,7 @@ def test_repetition_after_the_text_is_stopped(quick: Checkpoint, live: bool) -> 
     recorder = EventRecorder()
     if live:
         ticket = engine.submit(streamed("", open_text=True, max_frames=400), recorder)
-        engine.append(ticket, text)
+        engine.append_text(ticket, text)
         engine.finish_text(ticket)
     else:
         engine.submit(free(text, max_frames=400), recorder)

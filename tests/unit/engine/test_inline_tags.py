@@ -209,7 +209,7 @@ def test_flush_does_not_split_an_incomplete_tag(engine: Engine) -> None:
     engine.flush(ticket)
     run_turns(engine, 20)
     assert len(recorder.codes) == FRAMES
-    engine.append(ticket, "ited] You speak.")
+    engine.append_text(ticket, "ited] You speak.")
     engine.finish_text(ticket)
     drain(engine)
     assert np.array_equal(recorder.codes, codes_of(engine, ("Hello world.", None), ("You speak.", "excited")))
@@ -240,7 +240,7 @@ def test_note_about_a_style_in_streamed_text_is_sent_at_the_end(deaf: Engine) ->
     for _ in range(5):
         deaf.tick()
     assert recorder.started.notes == ()
-    deaf.append(ticket, " speak. [excited] Yes.")
+    deaf.append_text(ticket, " speak. [excited] Yes.")
     deaf.finish_text(ticket)
     drain(deaf)
     assert recorder.end.notes == (DROPPED_STYLES,)
@@ -293,7 +293,7 @@ def test_letters_of_unsupported_scripts_are_noted(quick: Checkpoint) -> None:
     assert speak(engine, tagged("Hello مرحبا.", max_frames=2)).started.notes == (note,)
     recorder = EventRecorder()
     ticket = engine.submit(tagged("Hello", open_text=True, max_frames=2), recorder)
-    engine.append(ticket, " مرحبا you.")
+    engine.append_text(ticket, " مرحبا you.")
     engine.finish_text(ticket)
     drain(engine)
     assert note in (*recorder.started.notes, *recorder.end.notes)
@@ -345,7 +345,7 @@ def test_english_checkpoint_speaks_symbols_as_words(
     recorder = EventRecorder()
     ticket = english_engine.submit(tagged(text[:9], layout=layout, open_text=True, max_frames=6), recorder)
     for start in range(9, len(text), 3):
-        english_engine.append(ticket, text[start : start + 3])
+        english_engine.append_text(ticket, text[start : start + 3])
     english_engine.finish_text(ticket)
     drain(english_engine)
     np.testing.assert_array_equal(recorder.pcm, plain.pcm)

@@ -95,7 +95,7 @@ def test_commands_during_loading_keep_their_order(folder_of: FolderOf, loaded: L
     ticket = engine.submit(streamed("Hel", open_text=True, max_frames=8), live)
     other = engine.submit(custom_voice(), gone)
     for piece in ("lo wor", "ld, you", " speak."):
-        engine.append(ticket, piece)
+        engine.append_text(ticket, piece)
         engine.tick()
     engine.cancel(other)
     engine.finish_text(ticket)
@@ -135,7 +135,7 @@ def test_commands_at_the_end_of_loading_are_not_lost(
     recorder = EventRecorder()
     ticket = engine.submit(streamed("Hello ", open_text=True, max_frames=6), recorder)
     engine.loader.add(entry, loaded("quick", "custom_voice"))
-    engine.append(ticket, "world.")
+    engine.append_text(ticket, "world.")
     engine.finish_text(ticket)
     engine.tick()
     engine.admit_waiting(entry, {})
@@ -221,7 +221,7 @@ def test_close_during_loading_notifies_waiting_requests(folder_of: FolderOf, mon
     monkeypatch.setattr(engine, "_load_late", lambda _: None)
     recorder = EventRecorder()
     ticket = engine.submit(streamed("Hello", open_text=True), recorder)
-    engine.append(ticket, " world")
+    engine.append_text(ticket, " world")
     engine.close()
     assert isinstance(recorder.end, Broken)
     assert type(recorder.end.error) is EngineDead

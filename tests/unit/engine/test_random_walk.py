@@ -163,7 +163,7 @@ class Walk(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 9), text=st.sampled_from(TEXTS))
     def append(self, back: int, text: str) -> None:
-        self.engine.append(len(self.heards) - back, text)
+        self.engine.append_text(len(self.heards) - back, text)
 
     @rule(back=st.integers(0, 9))
     def flush(self, back: int) -> None:

@@ -49,7 +49,7 @@ class RequestPath:
                     self.number = number
                     self.ticket = self.engine.submit(request, self.on_speech)
                 case Append(_, text):
-                    self.engine.append(self.ticket, text)
+                    self.engine.append_text(self.ticket, text)
                 case FinishText():
                     self.engine.finish_text(self.ticket)
         self.record_places()

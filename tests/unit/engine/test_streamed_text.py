@@ -109,7 +109,7 @@ def test_row_waiting_for_text_runs_no_frames_and_delays_no_other_row(engine: Eng
     run_turns(engine, 25)
     assert_same(other, whole_text)
     assert len(recorder.codes) == said_so_far
-    engine.append(ticket, TEXT.removeprefix("Hello world, "))
+    engine.append_text(ticket, TEXT.removeprefix("Hello world, "))
     engine.finish_text(ticket)
     drain(engine)
     assert_same(recorder, whole_text)
@@ -139,7 +139,7 @@ def test_flush_speaks_an_incomplete_word(engine: Engine) -> None:
     engine.flush(ticket)
     run_turns(engine, 4)
     assert recorder.chunks
-    engine.append(ticket, " world.")
+    engine.append_text(ticket, " world.")
     engine.finish_text(ticket)
     drain(engine)
     assert_same(recorder, speak(engine, streamed("Hello world.", max_frames=14)))
@@ -157,20 +157,22 @@ def test_request_without_speakable_text_holds_no_slot_or_queue_place(quick: Chec
     assert len(other.codes) == other.end.stats.frames == 2
     for ticket, recorder in opened:
         assert not recorder.events
-        engine.append(ticket, "Hello you.")
+        engine.append_text(ticket, "Hello you.")
         engine.finish_text(ticket)
     drain(engine)
     assert [len(recorder.codes) for _, recorder in opened] == [3] * 4
 
 
-@pytest.mark.parametrize("after", [["append"], ["finish_text"], ["flush"], ["finish_text", "append", "flush"]])
+@pytest.mark.parametrize(
+    "after", [["append_text"], ["finish_text"], ["flush"], ["finish_text", "append_text", "flush"]]
+)
 def test_text_after_the_end_is_ignored(engine: Engine, whole_text: EventRecorder, after: list[str]) -> None:
     ticket, recorder = begin_request(engine, TEXT, max_frames=14)
     run_turns(engine, 3)
     engine.finish_text(ticket)
     run_turns(engine, 2)
     for name in after:
-        getattr(engine, name)(ticket, *(["more"] if name == "append" else []))
+        getattr(engine, name)(ticket, *(["more"] if name == "append_text" else []))
     drain(engine)
     assert_same(recorder, whole_text)
 
@@ -179,7 +181,7 @@ def test_request_with_complete_text_ignores_appended_text(engine: Engine, whole_
     recorder = EventRecorder()
     ticket = engine.submit(streamed(TEXT, max_frames=14), recorder)
     run_turns(engine, 2)
-    engine.append(ticket, " and more")
+    engine.append_text(ticket, " and more")
     engine.finish_text(ticket)
     drain(engine)
     assert_same(recorder, whole_text)
@@ -191,7 +193,7 @@ def test_text_for_unknown_requests_is_ignored(engine: Engine) -> None:
     drain(engine)
     events = list(recorder.events)
     for stranger in (ended, 0, -1, 10**9):
-        engine.append(stranger, "Hello.")
+        engine.append_text(stranger, "Hello.")
         engine.flush(stranger)
         engine.finish_text(stranger)
     run_turns(engine, 2)
@@ -209,7 +211,7 @@ def test_requests_waiting_for_text_are_counted_separately(quick: Checkpoint) -> 
     while len(recorder.codes) < 3 or engine.load().waiting_for_text < 2:
         engine.tick()
     assert (engine.load().active, engine.load().waiting) == (1, 0)
-    engine.append(speaking, "You speak. ")
+    engine.append_text(speaking, "You speak. ")
     run_turns(engine, 1)
     assert engine.load().waiting_for_text == 1
     # The load can be written as JSON, as in /ready.
@@ -235,7 +237,7 @@ def test_long_text_updates_alternate_with_decode_steps(quick: Checkpoint, monkey
 
     monkeypatch.setattr(TextStream, "finish", finish)
     for ticket in tickets:
-        engine.append(ticket, "One.")
+        engine.append_text(ticket, "One.")
         engine.finish_text(ticket)
     engine.cancel(tickets[-1])
     run_turns(engine, 2)
@@ -254,7 +256,7 @@ def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint
     recorder = EventRecorder()
     ticket = engine.submit(custom_voice("", open_text=True, max_frames=None, layout=Layout.NON_STREAMING), recorder)
     first, second, third = "Hello world. ", "You speak. ", "The"
-    engine.append(ticket, first)
+    engine.append_text(ticket, first)
     run_turns(engine, 40)
     assert recorder.events == []  # The sentence may continue, so no speech starts.
     engine.flush(ticket)
@@ -264,8 +266,8 @@ def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint
     said_so_far = len(recorder.codes)
     run_turns(engine, 40)
     assert len(recorder.events_of(WaitingForText)) == 1
-    engine.append(ticket, second)
-    engine.append(ticket, third)
+    engine.append_text(ticket, second)
+    engine.append_text(ticket, third)
     tick_until(engine, lambda: len(recorder.codes) > said_so_far and core_of(engine).waiting_for_text == 1)
     run_turns(engine, 40)
     # The engine buffers the last word until more text or a flush arrives.
@@ -330,7 +332,7 @@ def test_queued_request_with_invalid_text_leaves_the_queue(quick: Checkpoint, te
     ticket, recorder = begin_request(engine, "Hello you. ")
     run_turns(engine, 2)
     assert recorder.positions == [0]
-    engine.append(ticket, text)
+    engine.append_text(ticket, text)
     drain(engine)
     assert isinstance(recorder.end, Broken)
     assert not recorder.events_of(Started)
@@ -366,10 +368,10 @@ def test_segment_starts_only_after_the_next_sentence_has_begun(quick: Checkpoint
     end_parts_after(core_of(engine, request.mode), 3)
     recorder = EventRecorder()
     ticket = engine.submit(request, recorder)
-    engine.append(ticket, "Hello world. ")
+    engine.append_text(ticket, "Hello world. ")
     run_turns(engine, 3)
     assert not recorder.events
-    engine.append(ticket, "You")
+    engine.append_text(ticket, "You")
     run_turns(engine, 9)
     assert len(recorder.codes) == 3
     assert not recorder.ended
@@ -401,10 +403,10 @@ def test_clone_with_reference_codes_speaks_streamed_text_by_sentence(cloner: Che
 def test_streamed_request_can_be_cancelled_at_any_time(engine: Engine, whole_text: EventRecorder, when: int) -> None:
     ticket, recorder = begin_request(engine, max_frames=14)
     for turn in range(when):
-        engine.append(ticket, TEXT[3 * turn : 3 * turn + 3])
+        engine.append_text(ticket, TEXT[3 * turn : 3 * turn + 3])
         engine.tick()
     engine.cancel(ticket)
-    engine.append(ticket, "more")
+    engine.append_text(ticket, "more")
     drain(engine)
     assert recorder.end.stop_reason is StopReason.CANCELLED
     assert np.array_equal(recorder.pcm, whole_text.pcm[: len(recorder.pcm)])

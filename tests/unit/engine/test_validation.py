@@ -166,7 +166,7 @@ def slow(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
 def test_commands_during_the_validation_keep_their_order(slow: Slow, quick: Checkpoint) -> None:
     ticket, recorder = slow.begin()
     for piece in ("lo wor", "ld, you", " speak."):
-        slow.engine.append(ticket, piece)
+        slow.engine.append_text(ticket, piece)
     slow.engine.flush(ticket)
     slow.engine.ack_played(ticket, 80.0)
     slow.engine.finish_text(ticket)
@@ -185,7 +185,7 @@ def test_accepted_request_continues_during_the_validation_of_another(slow: Slow)
     slow.may_admit.clear()
     slow.is_validating.clear()
     _, second = slow.begin()
-    slow.engine.append(ticket, "lo world.")
+    slow.engine.append_text(ticket, "lo world.")
     slow.engine.finish_text(ticket)
     until(lambda: first.ended)
     assert not second.events
@@ -195,7 +195,7 @@ def test_request_cancelled_before_its_validation_is_not_validated(slow: Slow) ->
     slow.begin()
     recorder = EventRecorder()
     ticket = slow.engine.submit(custom_voice("Second."), recorder)
-    slow.engine.append(ticket, "More.")
+    slow.engine.append_text(ticket, "More.")
     slow.engine.cancel(ticket)
     slow.engine.cancel(ticket)
     assert [type(event) for event in recorder.events] == [Finished]
@@ -219,7 +219,7 @@ def test_request_cancelled_during_its_validation_never_gets_a_slot(slow: Slow) -
 
 def test_refusal_is_the_only_event_of_a_request(slow: Slow) -> None:
     ticket, recorder = slow.begin(voice="nobody")
-    slow.engine.append(ticket, "More.")
+    slow.engine.append_text(ticket, "More.")
     slow.may_admit.set()
     until(lambda: recorder.events)
     slow.engine.cancel(ticket)

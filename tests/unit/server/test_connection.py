@@ -133,7 +133,7 @@ async def test_text_flush_and_end_reach_the_engine_in_order() -> None:
         client.say("input.done")
         await becomes(lambda: ("finish_text", 101) in engine.commands)
         assert engine.requests[0].text == "One "
-        assert engine.commands == [("append", 101, "two"), ("flush", 101), ("finish_text", 101)]
+        assert engine.commands == [("append_text", 101, "two"), ("flush", 101), ("finish_text", 101)]
 
 
 async def test_disconnect_releases_its_slots() -> None:

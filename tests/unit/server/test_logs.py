@@ -37,8 +37,8 @@ def root() -> Iterator[io.StringIO]:
 
 def spoken(text: str | None = None) -> RequestLog:
     entry = RequestLog(id="9b1c/2", dialect="voicewright", mode=Mode.BASE, text=text)
-    entry.append("My words, ")
-    entry.append("und dann.")
+    entry.append_text("My words, ")
+    entry.append_text("und dann.")
     return entry
 
 

@@ -202,7 +202,7 @@ def test_unpicklable_message_is_logged_and_closes_the_channel(ends: Ends, caplog
     one, other = ends
     one.send(step(1))
     assert other.receive() == step(1)
-    one.send(Call(Method.APPEND, 1, (threading.Lock(),)))
+    one.send(Call(Method.APPEND_TEXT, 1, (threading.Lock(),)))
     with pytest.raises(EOFError):
         other.receive()
     (record,) = caplog.records

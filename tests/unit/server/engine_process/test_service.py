@@ -182,14 +182,14 @@ def test_every_command_reaches_the_engine_with_its_ticket(apart: Apart) -> None:
     ticket, _ = apart.submit()
     apart.settle()
     client = apart.client
-    client.append(ticket, "More.")
+    client.append_text(ticket, "More.")
     client.flush(ticket)
     client.ack_played(ticket, 80.0)
     client.finish_text(ticket)
     client.cancel(ticket)
     apart.settle()
     assert apart.engine.commands == [
-        ("append", 2, "More."),
+        ("append_text", 2, "More."),
         ("flush", 2),
         ("ack_played", 2, 80.0),
         ("finish_text", 2),
