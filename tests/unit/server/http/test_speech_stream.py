@@ -175,6 +175,7 @@ async def test_error_before_first_audio_is_raised_and_later_error_breaks_the_res
 
 @pytest.mark.parametrize("heard", [0, 1])
 async def test_disconnect_cancels_the_request_before_and_after_the_first_byte(heard: int) -> None:
+    tasks = asyncio.all_tasks()
     engine, wire = ScriptedEngine(), Wire()
     serving = asyncio.create_task(reply_of(spoken_pieces(engine))({}, wire.receive, wire.send))
     await settle()
@@ -184,7 +185,7 @@ async def test_disconnect_cancels_the_request_before_and_after_the_first_byte(he
     await asyncio.wait_for(serving, 60)
     assert engine.cancelled == [1]
     assert len(wire.body) == 3840 * heard
-    assert len(asyncio.all_tasks()) == 1
+    assert asyncio.all_tasks() == tasks
 
 
 async def test_client_that_reads_nothing_is_paused_and_disconnected() -> None:
@@ -204,7 +205,7 @@ async def test_client_that_reads_nothing_is_paused_and_disconnected() -> None:
 
 
 async def test_background_work_is_cancelled_with_its_client_and_raises_its_error() -> None:
-    wire, ended = Wire(), asyncio.Event()
+    wire, ended, tasks = Wire(), asyncio.Event(), asyncio.all_tasks()
 
     async def long() -> int:
         try:
@@ -228,7 +229,7 @@ async def test_background_work_is_cancelled_with_its_client_and_raises_its_error
     assert await asyncio.wait_for(waiting, 60) is None
     assert ended.is_set()
     assert not REPLIES
-    assert len(asyncio.all_tasks()) == 1
+    assert asyncio.all_tasks() == tasks
 
 
 @pytest.mark.parametrize("heard", [0, 1])
