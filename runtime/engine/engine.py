@@ -80,7 +80,8 @@ class Engine:
         self.alive = True
         self._wake = threading.Event()
         self.code2wav_worker = Code2WavWorker(self.loader.prepare_code2wav_thread, self._wake.set)
-        self._lock = threading.Lock()
+        # The lock is reentrant, because a sink that fails while the caller holds the lock cancels its request.
+        self._lock = threading.RLock()
         self._tickets = itertools.count(1)
         # Requests by ticket until the engine thread admits them to the waiting queue.
         self._submissions: dict[int, Submission] = {}

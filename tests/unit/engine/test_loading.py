@@ -16,7 +16,7 @@ from runtime.engine.engine import Engine
 from runtime.engine.loading.loader import CheckpointLoader
 from runtime.engine.loading.registry import RegistryEntry
 from runtime.errors import CheckpointUnusable, EmptyText, EngineDead, UnknownVoice
-from runtime.request import Broken, Mode, Queued, StopReason
+from runtime.request import Broken, Finished, Mode, Queued, SpeechEvent, StopReason
 from runtime.settings import EngineSettings, Limits, Settings
 from tests.conftest import FolderOf, Loaded
 from tests.support.engines import (
@@ -258,3 +258,20 @@ def test_cancel_is_answered_while_the_checkpoint_loads(folder_of: FolderOf, monk
     tick_until(engine, lambda: stays.ended)
     assert len(stays.codes) == 3
     assert not gone.chunks
+
+
+@pytest.mark.logs_errors
+def test_sink_that_fails_while_the_checkpoint_loads_ends_only_its_own_request(folder_of: FolderOf) -> None:
+    engine, events, other = waiting_engine(folder_of("quick", "custom_voice")), list[SpeechEvent](), EventRecorder()
+
+    def fail(event: SpeechEvent) -> None:
+        events.append(event)
+        raise RuntimeError("the listener")
+
+    submitting = threading.Thread(target=engine.submit, args=(custom_voice(), fail), daemon=True)
+    submitting.start()
+    submitting.join(WAIT_S)
+    assert [type(event) for event in events] == [Queued, Finished]
+    engine.submit(custom_voice(max_frames=2), other)
+    tick_until(engine, lambda: other.ended)
+    assert len(other.codes) == 2
