@@ -63,6 +63,17 @@ def test_first_line_of_each_chapter_shows_the_title(studio: Page) -> None:
     studio.screenshot(path=SCREENSHOTS / "chapter-titles.png")
 
 
+@pytest.mark.parametrize("room", ["text", "script"])
+def test_script_from_a_markdown_file_keeps_its_chapters(studio: Page, room: str) -> None:
+    enter_script(studio)
+    if room == "text":
+        studio.click("#vw-tab-speakers")
+    text = ("# One\n\nIt boils.\n\n# Two\n\n" + "It rains. " * 600).encode()
+    studio.set_input_files(f"#vw-{room}-file", {"name": "Tea.md", "mimeType": "text/markdown", "buffer": text})
+    studio.locator("#vw-chapters-go").click()
+    expect(studio.locator(".vw-line-chapter:visible")).to_have_text(["One", "Two"])
+
+
 def test_subtitle_file_opened_twice_while_it_is_read_is_imported_once(studio: Page) -> None:
     srt = b"1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n00:00:04,400 --> 00:00:05,000\nTwo.\n"
     film: FilePayload = {"name": "film.srt", "mimeType": "text/plain", "buffer": srt}

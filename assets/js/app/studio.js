@@ -50,8 +50,8 @@ import { Status } from './status.js';
  * @typedef {{voice: import('../script/document.js').Voice, instruct: string}} SpokenBy voice and style that a room
  * suggests for the lines of a script
  * @typedef {{voice?: string, text?: string, lines?: import('../script/reading.js').ParsedLine[], title?: string,
- * spokenBy?: SpokenBy|null, script?: string, line?: string, half?: 'takes'|'voices', isFull?: boolean, isPlayed?: boolean}} RoomOptions options for opening a
- * room
+ * spokenBy?: SpokenBy|null, script?: string, line?: string, half?: 'takes'|'voices', isFull?: boolean, isPlayed?: boolean} & Partial<Pick<import('../script/importing.js').ImportedText, 'chapters'|'book'>>} RoomOptions
+ * options for opening a room
  * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} RestoredTake  stored take with its reference audio
  *
  * @typedef {() => void} UndoFunction  function that undoes an action

@@ -452,7 +452,7 @@ export class Importer {
     const { studio } = this;
     if (!imported) return;
     if (imported.lines || readChat(imported.text) || [...imported.text.trim()].length > studio.facts.maxChars) {
-      return studio.go('script', { text: imported.text, lines: imported.lines, title: imported.title, spokenBy: studio.current?.spokenBy?.() ?? null });
+      return studio.go('script', { ...imported, spokenBy: studio.current?.spokenBy?.() ?? null });
     }
     studio.undo.replacing(studio.current ?? studio, studio.isOwnText, () => void (studio.text = imported.text));
     studio.drafts.touch();
@@ -498,7 +498,7 @@ export class Importer {
     const paragraphs = chosen.flatMap((chapter) => chapter.paragraphs);
     const lines = parsed.cues?.length ? cuesToLines(paragraphs, parsed.cues, gap) : undefined;
     const { author, cover } = parsed;
-    return { title, text: paragraphs.join('\n\n'), lines, isDocument, chapters: chosen, book: { author, cover } };
+    return { title, text: paragraphs.join('\n\n'), lines, isDocument: isDocument || chosen.length > 1, chapters: chosen, book: { author, cover } };
   }
 
   /**

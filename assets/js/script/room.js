@@ -218,10 +218,10 @@ export class ScriptRoom {
    * @param {import('../app/studio.js').RoomOptions} [given] script: id of the script to open; voice: stored voice for a new line;
    * text: text of a new script with `title`; isPlayed: true to play the script; line: id of the line to play from
    */
-  async enter({ voice, text, lines, title, spokenBy = null, isPlayed = false, line, script = addressedScript() ?? undefined } = {}) {
+  async enter({ voice, text, lines, title, spokenBy = null, isPlayed = false, line, script = addressedScript() ?? undefined, ...document } = {}) {
     await this.beginning;
     if (text) {
-      const isWritten = await this.createScript(lines ? { lines, leftOut: 0 } : this.read(text), spokenBy, title ?? titleFromText(text));
+      const isWritten = await this.createScript(lines ? { lines, leftOut: 0 } : this.read(text), spokenBy, title ?? titleFromText(text), document);
       if (isWritten && isPlayed) this.playFrom(this.script.lines[0].id);
       return;
     }
@@ -604,7 +604,7 @@ export class ScriptRoom {
   /**
    * Insert an imported text into this script, or create a new script from it.
    *
-   * A document always becomes a new script. Subtitles do so if the open script is an unchanged sample.
+   * A document or several chapters always become a new script. Subtitles do so if the open script is an unchanged sample.
    *
    * @param {import('./importing.js').ImportedText|null} imported
    */
