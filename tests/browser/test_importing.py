@@ -14,7 +14,7 @@ from playwright.sync_api import FileChooser, FilePayload, Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import origin
-from tests.browser.script_steps import decoded, enter_script, export, new_script, paste, text_of, texts
+from tests.browser.script_steps import decoded, enter_script, export, line, new_script, paste, text_of, texts
 from tests.browser.steps import enter
 from tests.support.app import running_app
 from tests.support.documents import XHTML, epub, letter, paragraph, word
@@ -71,6 +71,10 @@ def test_script_from_a_markdown_file_keeps_its_chapters(studio: Page, room: str)
     text = ("# One\n\nIt boils.\n\n# Two\n\n" + "It rains. " * 600).encode()
     studio.set_input_files(f"#vw-{room}-file", {"name": "Tea.md", "mimeType": "text/markdown", "buffer": text})
     studio.locator("#vw-chapters-go").click()
+    expect(studio.locator(".vw-line-chapter:visible")).to_have_text(["One", "Two"])
+    line(studio, 1).locator(".vw-line-open").click()
+    line(studio, 1).locator(".vw-line-copy").click()
+    assert texts(studio)[:3] == ["One.", "One.", "It boils."]
     expect(studio.locator(".vw-line-chapter:visible")).to_have_text(["One", "Two"])
 
 

@@ -250,7 +250,7 @@ export class Script extends Emitter {
 
   /** Insert a copy of a line directly after it. @param {string} id @returns {Line} the copy */
   duplicate(id) {
-    const copy = newLine({ ...this.line(id), id: newId() });
+    const copy = newLine({ ...this.line(id), id: newId(), chapter: undefined });
     this.insert([copy], this.indexOf(id) + 1);
     return copy;
   }
