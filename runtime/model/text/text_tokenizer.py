@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from array import array
+from functools import lru_cache, partial
 from pathlib import Path
 
 # Parallel tokenization is disabled, because texts are short and are tokenized one at a time.
@@ -47,7 +48,7 @@ class TextTokenizer:
         except Exception as error:  # The library raises `Exception` itself and no subclass.
             raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
         # A request's text is tokenized at the validation and for the prompt, and its instruction up to four times.
-        self._cached_ids = lru_cache(CACHED_TEXTS)(self._tokenize)
+        self._cached_ids = lru_cache(CACHED_TEXTS)(partial(_token_ids, self._tokenizer))
         # Minimum size of the text embedding table: the largest id plus one.
         self.ids = max(self._tokenizer.get_vocab().values()) + 1
         self.reserved = tuple(files.added)
@@ -115,15 +116,17 @@ class TextTokenizer:
         return self.encode(f"<|im_start|>user\n{self.normalize(text)}<|im_end|>\n")
 
     def encode(self, text: str) -> list[int]:
-        return list(self._cached_ids(text) if len(text) <= MAX_CACHED_CHARS else self._tokenize(text))
-
-    def _tokenize(self, text: str) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return list(self._cached_ids(text) if len(text) <= MAX_CACHED_CHARS else _token_ids(self._tokenizer, text))
 
     def _check_template(self, folder: Path, config: ModelConfig) -> None:
         role = self.role_ids()
         if len(role) != 3 or role[0] != config.im_start_token_id:
             raise CheckpointInvalid(path=folder, why="its tokenizer does not encode the role as the expected three ids")
+
+
+def _token_ids(tokenizer: Tokenizer, text: str) -> array[int]:
+    """Return the token ids of a text with four bytes per id."""
+    return array("I", tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 def qwen2_tokenizer(files: TokenizerFiles) -> Tokenizer:

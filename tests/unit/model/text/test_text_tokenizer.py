@@ -5,9 +5,11 @@ The rules are in docs/model.md 7.3.
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import shutil
+import weakref
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,19 @@ def test_short_text_is_tokenized_once_and_long_text_is_not_cached(folder: Path) 
     assert tokenizer.encode_text("hello " * MAX_CACHED_CHARS)
     assert tokenizer._cached_ids.cache_info().misses == cached.misses
     assert tokenizer._cached_ids.cache_info().currsize == cached.currsize
+
+
+def test_cached_ids_take_four_bytes_each_and_do_not_keep_the_tokenizer_alive(folder: Path) -> None:
+    tokenizer = tokenizer_of(folder)
+    ids = tokenizer._cached_ids("hello " * 100)
+    assert memoryview(ids).nbytes == 4 * len(ids)
+    tokenizer_exists = weakref.ref(tokenizer)
+    gc.disable()
+    try:
+        del tokenizer
+        assert tokenizer_exists() is None
+    finally:
+        gc.enable()
 
 
 def test_digits_are_separate_tokens(folder: Path) -> None:
