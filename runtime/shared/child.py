@@ -39,7 +39,7 @@ async def run_child(
         pieces: Pieces of the input, written to stdin in this order.
 
     Returns:
-        Pieces of the output, and the exit status of the process.
+        Pieces of the output, and the exit status of the process, which is never 0 if the output exceeds the limit.
     """
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     child = await asyncio.create_subprocess_exec(
@@ -68,7 +68,8 @@ async def run_child(
         while await child.stdout.read(PIECE_BYTES):
             pass
         status = await child.wait()
-    return output, status
+    # A child with too much output may end with status 0 before it is killed.
+    return output, status or int(free_bytes < 0)
 
 
 def run_child_blocking(
