@@ -57,7 +57,7 @@ def runtime_environment(environment: Mapping[str, str], *, processors: float, pa
     """
     child_environment = dict(environment)
     if _THREADS in child_environment and not processors:
-        # Without /proc, it is unknown if the parent has set the variable, so the variable is kept.
+        # Without /proc, it is unknown if the parent already had the variable for the number of threads, so it is kept.
         with suppress(OSError):
             entries = Path("/proc", str(parent), "environ").read_bytes().split(b"\0")
             if not any(word.startswith(f"{_THREADS}=".encode()) for word in entries):

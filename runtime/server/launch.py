@@ -1,6 +1,6 @@
 """Launch of the runtime process, which opens the engine while it imports the server.
 
-Modules that are imported here must load fast, because nothing else happens in the meantime.
+This module must import only modules that load fast, because the engine starts to open after these imports.
 """
 
 from __future__ import annotations

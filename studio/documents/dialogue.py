@@ -119,7 +119,7 @@ def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
     if rolling < max(MIN_ROLLING_CUES, ROLLING_SHARE * (len(cues) - 1)):
         return cues
     cues_left = []
-    # Start time of the first of several cues, each of which repeats and extends the row of the previous cue.
+    # Start time of the current group of rolling captions. Each cue of a group repeats and extends the previous row.
     start = None
     for cue, n, grows in zip(cues, again, grown, strict=True):
         begun = cue.start if start is None else start

@@ -99,7 +99,7 @@ def test_designed_takes_of_the_same_text_show_their_descriptions(studio: Page) -
         expect(studio.locator(f"[data-take='{take}'] small")).to_contain_text(said)
 
 
-def test_identical_takes_without_a_seed_show_no_seed(studio: Page) -> None:
+def test_library_shows_no_seed_for_takes_that_were_stored_without_one(studio: Page) -> None:
     takes = [keep_take(studio, 2) for _ in range(2)]
     enter(studio, "library")
     for take in takes:

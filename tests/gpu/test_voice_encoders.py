@@ -63,7 +63,7 @@ def test_voice_is_bitwise_identical_without_graphs(
     checkpoint: Checkpoint, encoders: VoiceEncoders, seconds: float
 ) -> None:
     """Eager and graph execution yield the same codes only if the voice is bitwise equal."""
-    # The runtime uses this setting, which allows the library to choose among more algorithms.
+    # The runtime allows TF32, so cuDNN can choose among more algorithms.
     torch.backends.cudnn.allow_tf32 = True
     samples, device = voice(seconds, 5), CudaDevice(eager=True)
     eagerly = VoiceEncoders(checkpoint, device)

@@ -3,7 +3,8 @@
 Run: python train_lm.py --until work/end
 
 Training starts with the first shards of speech, and later shards are added when they exist. The tokenizer skips
-different random merges each time. In config.toml, `streaming` is the fraction of sequences in the streaming layout.
+random merges (BPE dropout), which differ each time a text is tokenized. In config.toml, `streaming` is the fraction of
+sequences in the streaming layout.
 
 The speaker encoder is trained with the talker's loss: the speaker slot of the prompt has the x-vector of another
 utterance of the same voice. Auxiliary heads predict F0, the factor of the formants and Kokoro's style from the

@@ -2,7 +2,7 @@
  * AudioWorklet of the player, which plays queued PCM without gaps and counts underruns.
  *
  * States: idle -> buffering -> playing -> draining -> idle. Playback starts when `target` samples are buffered. It also
- * starts `hold` samples of time after the first chunk arrived. If the queue becomes empty before the end of the take, the
+ * starts if the time since the first chunk exceeds `hold` (in samples). If the queue becomes empty before the end of the take, the
  * worklet ramps to silence, doubles `target` and buffers again. It continues earlier if no audio arrives for
  * MAX_TARGET_S. Except for these ramps, the output at a rate of 1 is exactly the received samples: int16 / 32768.
  *

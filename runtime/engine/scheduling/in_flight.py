@@ -27,11 +27,11 @@ Expect = Callable[[Stream, Event], None]
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """Result of a finished launch.
+    """Result of a finished step of the device.
 
-    Slots that have discarded the launch are not included. `result` is None if the launch failed. If the frame is the
-    first frame of segments, `prompts` contains the prompt of each slot. Otherwise `prompts` is empty. `took_s` is the
-    duration of the launch on the device in seconds.
+    Slots whose result of this step was discarded are not included. `result` is None if the step failed. If the frame is
+    the first frame of segments, `prompts` contains the prompt of each slot. Otherwise `prompts` is empty. `took_s` is
+    the duration of the step on the device in seconds.
 
     Shapes: slots [B], and every array of `result` [B, ...].
     """

@@ -60,7 +60,9 @@ class TensorDestination:
 
 
 def tensor_destinations(network: nn.Module, prefix: str = "") -> dict[str, TensorDestination]:
-    """Return the destination of each published tensor of a network, by published key.
+    """Return where the tensors of a published checkpoint are loaded, by their names.
+
+    A destination is a tensor of the network, or a part of the rows of a fused tensor.
 
     The network may be on the meta device.
     """

@@ -103,7 +103,7 @@ def is_on(element: etree._Element | None) -> bool | None:
 
 
 def fonts_of(properties: etree._Element | None) -> dict[str, str]:
-    """Return the fonts that run or style properties set.
+    """Return the fonts in the properties of a run or of a style.
 
     The key "ascii" has the font of ASCII characters, and "hAnsi" that of other characters. The font is an empty string
     if it is defined by the theme of the document.

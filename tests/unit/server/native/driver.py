@@ -105,7 +105,7 @@ class Driver(SessionDriver):
         return [item for item in self.pop_messages() if isinstance(item, dict)]
 
     def kind(self, item: Any) -> str:
-        """Return the name of a reply, for an error with its context ID."""
+        """Return the type of a reply, or CODE@CONTEXT_ID if it is an error."""
         is_error = isinstance(item, dict) and item["type"] == "error"
         return f"{item['code']}@{item['context_id']}" if is_error else super().kind(item)
 

@@ -54,7 +54,7 @@ def test_distinct_names_are_not_confusable(name: str) -> None:
     assert find_confusable(name, SPEAKERS) is None
 
 
-def test_capital_i_looks_like_l_and_capital_l_not_like_i() -> None:
+def test_capital_i_is_confusable_with_lowercase_l_but_capital_l_is_not() -> None:
     assert find_confusable("lan", ["Ian"]) == "Ian"
     assert find_confusable("Lan", ["Ian"]) is None
 
