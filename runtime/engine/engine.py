@@ -329,7 +329,9 @@ class Engine:
         self._wake.set()
 
     def _refuse(self, ticket: int, error: SpeechError) -> None:
-        if (submission := self._submissions.get(ticket)) is not None:
+        with self._lock:
+            submission = self._submissions.pop(ticket, None)
+        if submission is not None:  # The request was not cancelled at the same time.
             submission.sink(Refused(error))
 
     def _prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
