@@ -31,8 +31,8 @@ PLATFORMS = (
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # Supported versions, which must equal those in tools/choose_python.py.
 MACOS = {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
 
-# Override that excludes numba. Pipecat needs it only for a resampler that is not used here, and it would be a quarter
-# of the download.
+# Override that excludes numba. Pipecat needs it only for a resampler that is not used here. It would be a quarter of
+# the download.
 WITHOUT = "numba ; sys_platform == 'none'"
 
 

@@ -112,8 +112,8 @@ class Oracle:
         )
 
     def _cut(self, codes: NDArray[np.int64], reference: Any, official: NDArray[np.float32]) -> NDArray[np.float32]:
-        # The official package computes the length of the reference audio by a floating-point ratio, which can be wrong
-        # by one sample.
+        # The official package computes the length of the reference audio by a floating-point ratio. The result can be
+        # one sample too long or too short.
         if not _has_codes(reference):
             return official
         joined = torch.cat([reference.ref_code, torch.from_numpy(codes)])

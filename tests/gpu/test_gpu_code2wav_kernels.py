@@ -24,8 +24,8 @@ pytestmark = needs_gpu
 FRAMES = 24
 SLOTS = 34
 # The network rounds about sixty times to bfloat16, and each rounding adds an error of about -58 dB. Without kernels,
-# the network has the same error if its weights and inputs are rounded. The kernels also round the residual stream,
-# which may double the error.
+# the network has the same error if its weights and inputs are rounded. The kernels also round the residual stream.
+# This may double the error.
 WORSE_THAN_ROUNDING = 3.0  # Maximum additional error in dB.
 # Minimum signal-to-error ratio in float32. Errors come from another order of additions, from the polynomial in the
 # snake kernel, and from the rounding to 16 bits (-100 dB).

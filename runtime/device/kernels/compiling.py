@@ -20,8 +20,8 @@ from triton import AsyncCompileMode, JITFunction
 log = logging.getLogger(__name__)
 
 MAX_COMPILER_THREADS = 16
-# Lock that prevents a kernel from loading the launcher of another kernel, because all launchers are extension modules
-# with the same name.
+# Lock that prevents a kernel from loading the launcher of another kernel. All launchers are extension modules with the
+# same name.
 LOADING = threading.Lock()
 
 

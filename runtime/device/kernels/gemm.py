@@ -312,9 +312,9 @@ def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
 
 
 MAX_SMALL_ROWS = 64  # Maximum number of rows that a single program processes.
-# Tiles for int8 weights, which replace a tuned tile with too few weight rows for the largest MMA instruction. WIDE is
-# for matrices with many outputs. SPLIT is for matrices with few outputs: it divides K, so that more multiprocessors are
-# used.
+# Tiles for int8 weights, which replace a tuned tile with too few weight rows for the largest MMA instruction. `WIDE`
+# is for matrices with many outputs. `SPLIT` is for matrices with few outputs: it divides K, so that more
+# multiprocessors are used.
 WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)
 MANY_OUTPUTS = 2048
 # Tiles for 65 to 128 rows, for up to 256 rows, and for more rows, keyed by the number of outputs, the number of inputs,

@@ -26,8 +26,8 @@ FAST_STEP_SHARE = 0.25
 MAX_STEP_SHARE = 0.75
 LOW_BUFFER_S = 0.16  # Seconds of unplayed audio above which a row may be delayed.
 URGENT_FRAMES = (
-    # Maximum number of frames in an urgent chunk. It allows first chunks, which have one frame, and second chunks,
-    # which have at most MAX_CHUNK_GROWTH frames.
+    # Maximum number of frames in an urgent chunk. It allows first chunks of one frame, and second chunks of at most
+    # MAX_CHUNK_GROWTH frames.
     MAX_CHUNK_GROWTH
 )
 

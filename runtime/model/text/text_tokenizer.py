@@ -28,7 +28,7 @@ PIECES = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 MAX_CACHED_CHARS = 4096  # Maximum length of a text whose ids are cached.
-CACHED_TEXTS = 64
+MAX_CACHED_TEXTS = 64
 END_OF_TEXT = "<|endoftext|>"  # Token that the tokenizer class of transformers adds even if no file contains it.
 
 
@@ -48,7 +48,7 @@ class TextTokenizer:
         except Exception as error:  # The library raises `Exception` itself and no subclass.
             raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
         # A request's text is tokenized at the validation and for the prompt, and its instruction up to four times.
-        self._cached_ids = lru_cache(CACHED_TEXTS)(partial(_token_ids, self._tokenizer))
+        self._cached_ids = lru_cache(MAX_CACHED_TEXTS)(partial(_token_ids, self._tokenizer))
         # Minimum size of the text embedding table: the largest id plus one.
         self.ids = max(self._tokenizer.get_vocab().values()) + 1
         self.reserved = tuple(files.added)
