@@ -410,11 +410,12 @@ def test_every_field_has_an_accessible_name(studio: Page) -> None:
     assert nameless == []
 
 
-def test_page_loads_few_files(open_studio: OpenStudio) -> None:
-    page = open_studio(await_ready=False)
+def test_page_loads_few_files(app: App, open_studio: OpenStudio) -> None:
+    page = open_studio(url="about:blank", await_ready=False)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    reload_to_speak(page)
+    page.goto(app.url, wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
     own = [url for url in asked if "/studio/" in url or "/clients/" in url]
     assert not [url for url in own if "/studio/js/" in url or "/clients/" in url], "modules come in one file"
     assert len(own) <= 14, own
