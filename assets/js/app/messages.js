@@ -364,7 +364,7 @@ export class Notes {
   /** Show a temporary message next to the name of the played audio. @param {string} sentence */
   say(sentence) {
     writeText(this.line, sentence);
-    this.detailsButton.hidden = true;
+    this.detailsButton.toggleAttribute('hidden', true);
   }
 
   /**
@@ -377,7 +377,7 @@ export class Notes {
     const sentences = (take.start?.notes ?? []).map((note) => this.translated(note, take));
     const sentence = sentences.map(({ text }) => text).join(' ');
     writeText(this.line, sentence);
-    this.detailsButton.hidden = sentence === '';
+    this.detailsButton.toggleAttribute('hidden', sentence === '');
     if (this.content.textContent !== sentences.map(({ text }) => text).join('')) this.content.replaceChildren(...sentences.map(({ text }) => paragraph(text)));
     this.checkpointsButton.hidden = !studio.realVoices.isHost || !sentences.some(({ isRead }) => isRead);
   }

@@ -54,12 +54,12 @@ export class Dock {
     const { current, stage } = this.studio;
     if (isBusy) this.stop.disabled = false; // Enable the button before it gets the focus.
     this.showStop(isBusy);
-    this.stop.disabled = !isBusy; // Disable the button only after the focus has moved.
+    this.stop.toggleAttribute('disabled', !isBusy); // Disable the button only after the focus has moved.
     const begins = Boolean(current?.speak);
-    this.typed.hidden = !current?.finishTyping;
+    this.typed.toggleAttribute('hidden', !current?.finishTyping);
     this.typed.disabled = this.studio.speakButton.disabled;
-    this.first.hidden = !begins && !isBusy;
-    this.stopPanel.hidden = !isBusy || this.home.contains(this.first);
+    this.first.toggleAttribute('hidden', !begins && !isBusy);
+    this.stopPanel.toggleAttribute('hidden', !isBusy || this.home.contains(this.first));
     const isLoaded = Boolean(stage.take ?? this.studio.lastTake.script);
     this.root.hidden = !isLoaded && !(begins && this.home.contains(this.first));
     this.root.classList.toggle('vw-loaded', isLoaded);

@@ -287,10 +287,15 @@ export class Take extends EventTarget {
     return this.state === 'done' || (this.state === 'stopped' && this.keepsStopped && this.samples > 0);
   }
 
+  /** True until the studio has stored or refused the take. */
+  get isStoring() {
+    return this.isStorable && !this.record && !this.isRefused;
+  }
+
   /** Wait until the studio has stored or refused the take, or throw its error. */
   async stored() {
     await this.finished();
-    while (this.isStorable && !this.record && !this.isRefused) await this.waitForEvent();
+    while (this.isStoring) await this.waitForEvent();
     return this;
   }
 

@@ -14,7 +14,7 @@
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
-import { getElement, onSubmit } from '../common/elements.js';
+import { getElement, onSubmit, writeText } from '../common/elements.js';
 import { fileName, saveFile } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
 import { bitRate, offerBitRate } from '../player/stage_panel.js';
@@ -279,8 +279,8 @@ export class ExportForm {
    * @param {number} value @param {string} sentence
    */
   showProgress(value, sentence) {
-    this.progress.value = value;
-    this.message.textContent = sentence;
+    if (this.progress.value !== value) this.progress.value = value;
+    writeText(this.message, sentence);
   }
 
   async make() {

@@ -452,6 +452,11 @@ export class Maker extends EventTarget {
     };
   }
 
+  /** True while a take of the script is generated, or is sent to the studio's store. */
+  get isGenerating() {
+    return [...this.takes.values()].some((take) => take.isReceiving || take.isStoring);
+  }
+
   /** Cancel all takes of the script that are in generation. */
   cancel() {
     for (const take of [...this.takes.values()]) take.cancel();

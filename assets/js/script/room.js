@@ -28,7 +28,7 @@ import { VoiceAssignment } from './voice_assignment.js';
  */
 
 // Maximum number of lines of a short script. In longer scripts, the timeline and the stored takes are updated only
-// after a pause in editing.
+// after a pause in editing and in generation.
 const MAX_SHORT_LINES = 500;
 const REST_MS = 400;
 
@@ -529,12 +529,12 @@ export class ScriptRoom {
   /**
    * Update everything that depends on the audio of the script.
    *
-   * In a long script, this is delayed until a pause in editing.
+   * In a long script, this is delayed until a pause in editing and in generation.
    */
   showAll() {
     clearTimeout(this.layoutTimer);
     if (!this.isLong) this.show();
-    else this.layoutTimer = setTimeout(() => this.show(), REST_MS);
+    else this.layoutTimer = setTimeout(() => (this.maker.isGenerating ? this.showAll() : this.show()), REST_MS);
   }
 
   show() {

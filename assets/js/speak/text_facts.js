@@ -1,7 +1,7 @@
 /** Information below the text field: tag buttons, length, duration, and language hints. */
 
 import { formatDuration } from '../common/dates.js';
-import { createElement, getElement } from '../common/elements.js';
+import { createElement, getElement, writeText } from '../common/elements.js';
 import { languageName } from '../common/fields.js';
 import { scriptName, unknownLanguage } from '../common/language_detection.js';
 import { expectedSeconds, sentLength, untagged } from '../common/text.js';
@@ -241,13 +241,13 @@ export class TextFacts {
     const becomesScript = isUnlimited && this.isTooLong;
     // The number of characters is shown only if it is limited, because the button that makes a script needs the space.
     const form = becomesScript ? '_script' : isUnlimited && isLong ? '_long' : '';
-    this.count.textContent = text && studio.t(`shell.text_facts${form}`, this.facts(text));
+    writeText(this.count, text && studio.t(`shell.text_facts${form}`, this.facts(text)));
     this.count.classList.toggle('vw-over', this.isTooLong && !becomesScript);
     this.script.hidden = !isLong;
-    this.pronunciationButton.textContent = this.pronunciationLabel(studio.pronunciation.count(text));
+    writeText(this.pronunciationButton, this.pronunciationLabel(studio.pronunciation.count(text)));
     const hint = text && this.hint(text);
     this.languageHint.hidden = !hint;
-    if (this.languageHint.textContent !== hint) this.languageHint.textContent = hint;
+    writeText(this.languageHint, hint);
   }
 
   /**
