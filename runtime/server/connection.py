@@ -272,6 +272,10 @@ class Connection:
         except SpeechError as error:
             self._refusals.append((utterance, error, self._may_submit))
             return
+        except Exception:
+            log.exception("the request %s/%d could not be submitted", self._session_id, utterance)
+            self._refusals.append((utterance, GenerationFailed(), self._may_submit))
+            return
         request_log = RequestLog(
             id=f"{self._session_id}/{utterance}",
             dialect=self._name,

@@ -100,6 +100,7 @@ class ScriptedEngine:
         if refusal is not None:
             sink(Refused(refusal))
             return 0
+        self.fail_if_scripted("submit")
         self.requests.append(request)
         self.sinks.append(sink)
         ticket = self.first_ticket + len(self.sinks) - 1 if ticket is None else ticket

@@ -178,6 +178,21 @@ async def test_engine_refusal_is_sent_and_counted() -> None:
     assert b'voicewright_refusals_total{code="generation_failed"} 1.0' in page
 
 
+@pytest.mark.logs_errors
+async def test_unexpected_error_of_submit_ends_only_its_request() -> None:
+    async with session() as (client, engine, host):
+        engine.faults["submit"] = RuntimeError("planted")
+        client.say("session.config")
+        client.say("input.text", text="One.")
+        client.say("input.done")
+        (refused,) = await client.hears("error")
+        assert (refused["code"], refused["context_id"]) == (GenerationFailed.code, "default")
+        assert b'voicewright_refusals_total{code="generation_failed"} 1.0' in host.metrics.format_page(None)
+        del engine.faults["submit"]
+        client.say("input.text", text="Two.")
+        await becomes(lambda: [request.text for request in engine.requests] == ["Two."])
+
+
 async def test_stored_voice_is_read_off_the_event_loop() -> None:
     async with session() as (client, engine, _host):
         client.say("session.config", voice="clara")
