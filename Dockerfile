@@ -1,22 +1,22 @@
-# The studio and its runtime in one container, on one port.
+# Container image with the studio and its runtime, on one port.
 #
 #   docker build -t voicewright . && docker run -p 7860:7860 voicewright                                   on a CPU
 #   docker build -t voicewright:cuda --build-arg VARIANT=cuda . && docker run --gpus all -p 7860:7860 voicewright:cuda
 #
-# VARIANT is cpu or cuda (`--target cpu` and `--target cuda` do the same). TORCH_INDEX overrides where torch's build
-# comes from; pytorch.org names the index of each CUDA version. docs/deploy.md tells what is inside and why.
+# VARIANT is cpu or cuda. `--target cpu` and `--target cuda` have the same effect. TORCH_INDEX is the package index of
+# another torch build. pytorch.org lists the index of each CUDA version. docs/deploy.md describes the image.
 ARG VARIANT=cpu
 
 FROM python:3.11-slim-bookworm AS base
 
-# --- what is installed, made in stages that do not ship
+# --- Build stages, which are not part of the image
 
 FROM base AS venv
 WORKDIR /build
 RUN python3 -m venv /venv
 COPY requirements.lock requirements-dev.lock ./
 
-# Our own packages, app and client, as wheels; the tools that build them are pinned by the same lock as everything else.
+# Wheels of this repository's packages: the app and the Python client. A lock file pins the build tools.
 FROM venv AS wheel
 RUN grep -E '^(hatchling|packaging|pathspec|pluggy|tomlkit|trove-classifiers)==' requirements-dev.lock > build.lock \
     && /venv/bin/pip install --no-cache-dir --no-deps -r build.lock
@@ -25,6 +25,7 @@ RUN /venv/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-di
 
 FROM venv AS packages-cpu
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# The version of the compiler is not pinned. It is the distribution's, and is not part of the image.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends g++ \
@@ -33,10 +34,10 @@ RUN /venv/bin/pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" -r req
 COPY --from=wheel /wheel /wheel
 RUN /venv/bin/pip install --no-cache-dir --no-deps /wheel/*.whl && /venv/bin/python -m runtime.device.native
 
-# Triton loads its kernels by one small C module. It is compiled here, without a card, so that no compiler ships.
+# Triton loads kernels with a small C module. It is compiled here, without a GPU, so the image needs no compiler.
 FROM venv AS packages-cuda
 ARG TORCH_INDEX=""
-# Of the compiler no version is asked: it is the distribution's, and stays behind.
+# The version of the compiler is not pinned. It is the distribution's, and is not part of the image.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
@@ -47,10 +48,10 @@ RUN TRITON_CACHE_DIR=/triton /venv/bin/python triton_launcher.py make
 COPY --from=wheel /wheel /wheel
 RUN /venv/bin/pip install --no-cache-dir --no-deps /wheel/*.whl
 
-# --- what ships
+# --- Image
 
 FROM base AS image
-# Folders that volumes may be mounted on exist, so that they belong to the user and not to root.
+# Create the folders for volumes. Docker would create missing folders as root, and the user could not write to them.
 RUN useradd --create-home --uid 1000 user \
     && install --directory --owner=1000 --group=1000 /home/user/app /home/user/.cache /home/user/.cache/huggingface \
        /home/user/.cache/triton /home/user/.local /home/user/.local/share /home/user/.local/share/voicewright
@@ -67,7 +68,7 @@ ENV HOME=/home/user \
     PORT=7860 \
     PYTHONUNBUFFERED=1
 EXPOSE 7860
-# Healthy is who answers: the port does within seconds, also while a checkpoint is loaded behind it.
+# The port responds within seconds after the start, even while a checkpoint is being loaded.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
     CMD ["/venv/bin/python", "-c", "import os, urllib.request as u; u.urlopen(f'http://127.0.0.1:{os.environ[\"PORT\"]}/health')"]
 CMD ["/venv/bin/python", "app.py"]

@@ -10,12 +10,12 @@ FUZZ := .venv-fuzz
 AUDIT := .venv-audit
 JS := tools/js
 
-# Which torch: the locked one from your package index, or your own choice (README, "Real checkpoints").
+# Build of torch to install. By default, it is the locked version (README, "Real checkpoints").
 TORCH ?=
 TORCH_INDEX ?=
 
-# The interpreter: PYTHON= if you name one, otherwise python3 or the newest supported one on PATH. An environment that
-# it cannot use is removed before make looks at its files.
+# Python interpreter: PYTHON if it is set, otherwise python3 or the newest supported version on PATH. choose_python.py
+# removes a .venv that this interpreter cannot use, before make looks at its files.
 PYTHON ?=
 ifneq ($(MAKECMDGOALS),clean)
 CHOSEN := $(shell for python in python3 python python3.14 python3.13 python3.12 python3.11; do \
@@ -28,32 +28,32 @@ endif
 run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
 
-# Processes that share the tests (see tests/conftest.py); JOBS=0 runs them all in one. Most tests of `make test` wait
-# for a socket or a process at times, so that two processes more than cores keep the cores busy.
+# Number of test processes (see tests/conftest.py). JOBS=0 runs all tests in one process. Most tests of `make test`
+# sometimes wait for a socket or a process, so two more processes than cores keep the cores busy.
 JOBS ?= logical
 test: JOBS = $(shell $(CHOSEN) -c 'import os; print(2 + os.cpu_count())')
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-# Otherwise each process that a test starts compiles all code again.
+# Allow .pyc files. Otherwise each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Tensors are tiny: a second thread of torch only takes a core from another process.
+# Use one torch thread per process. The tensors are tiny, and other processes need the cores.
 test test-all: export OMP_NUM_THREADS = 1
 
-# Several runtime processes behind one port (docs/scaling.md): make cluster ARGS="--replicas 2"
+# Run several runtime processes behind one port (docs/scaling.md): make cluster ARGS="--replicas 2"
 cluster: $(CLUSTER)/.ready
 	@$(CLUSTER)/bin/python -m runtime.cli cluster --port $(PORT) $(ARGS)
 
-# Every behaviour once. TESTS= names a part instead (paths, or pytest's -m and -k), which runs with its thorough tests.
+# Test every behaviour once. TESTS selects tests (paths, or pytest's -m and -k) and then includes thorough tests.
 test: $(VENV)/.ready-dev
 	$(PYTEST) $(if $(TESTS),$(TESTS),-m "not thorough" --hypothesis-profile=quick)
 
-# All other tests: the same behaviour on other devices, at the studio's port, with other people's clients, or with ten
-# times the examples. GROUP=0 to 3 run a quarter of the files each.
+# Run all other tests: the same behaviour on other devices, at the studio's port, or with clients of other projects, and
+# ten times as many random examples. GROUP=0 to GROUP=3 each run a quarter of the files.
 test-all: $(VENV)/.ready-dev $(CLIENTS)/.ready $(CLUSTER)/.ready
 	$(PYTEST) -m "thorough or examples" $(if $(GROUP),--group $(GROUP)) $(TESTS)
 
-# The tests on every supported interpreter on PATH, each in an environment of its own; by hand, before a release.
+# Run `make test` with every supported Python on PATH, each in a separate environment. Do this before a release.
 pythons:
 	for python in $$($(CHOSEN) tools/choose_python.py --all); do echo "== $$python"; \
 		$(MAKE) test PYTHON=$$python VENV=.venv-$$(basename $$python) || exit 1; done
@@ -74,42 +74,43 @@ format: $(VENV)/.ready-dev
 bench: $(VENV)/.ready
 	$(BIN)/voicewright bench
 
-# Minutes of abuse at twice the capacity, every stream compared with its solo run: make soak ARGS="--minutes 15"
+# Run a load of twice the capacity, and compare every stream with a separate run: make soak ARGS="--minutes 15"
 soak: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
-# The figures of docs/reliability.md, written to artifacts/proof.json; hours. ARGS=--short: minutes, only printed; --only E11: one.
+# Measure the figures of docs/reliability.md, and write them to artifacts/proof.json. This takes hours. ARGS=--short
+# takes minutes and only prints the figures. ARGS="--only E11" measures one promise.
 proof: $(VENV)/.ready-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.proof $(ARGS)
 
-# Autobahn's 301 cases of WebSockets against our port, with the figure of T9; a minute. ARGS="7.1.5": one of them
+# Run the 301 WebSocket cases of Autobahn, and record the figure of promise T9. ARGS="7.1.5" runs one case.
 autobahn: $(VENV)/.ready-dev $(AUTOBAHN)/.ready
 	$(BIN)/python -m tests.autobahn $(AUTOBAHN) $(ARGS)
 
-# Fuzzing by coverage of every target of tests/fuzz/targets.py, together a million executions, and the figure of P1; hours.
-# TARGET="voice file": one of them; RUNS=20000: so many together.
+# Fuzz every target of tests/fuzz/targets.py, guided by coverage, and record the figure of promise P1. This takes hours.
+# TARGET="voice file" selects one target. RUNS is the total number of executions.
 TARGET ?=
 RUNS ?= 1000000
 fuzz: $(VENV)/.ready-dev $(FUZZ)/.ready
 	PYTHONPATH=$(FUZZ)/lib OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.fuzz $(FUZZ)/corpus --runs $(RUNS) \
 		$(if $(TARGET),--target "$(TARGET)") $(ARGS)
 
-# Known vulnerabilities of every locked package. It needs the network.
+# Report known vulnerabilities of every locked package. This needs the network.
 audit: $(AUDIT)/.ready
 	$(BIN)/python tools/audit.py $(AUDIT)/bin/pip-audit $(ARGS)
 
-# Take the README's pictures of the page again.
+# Make the README's screenshots of the page again.
 tour: $(VENV)/.ready-dev
 	VOICEWRIGHT_TOUR=docs/images $(BIN)/python -m pytest tests/browser/test_tour.py
 
-# The reference implementation in its own environment, and the golden files that it writes.
+# Install the official package in its own environment. `make golden` then generates the golden files with it.
 oracle:
 	bash tests/golden/oracle_env.sh
 
 golden: oracle
 	.venv-oracle/bin/python -m tests.golden.make_golden
 
-# Write the locks again from pyproject.toml. torch brings its own CUDA packages if its build needs them.
+# Update the lock files from pyproject.toml. They contain no CUDA packages: a CUDA build of torch installs its own.
 lock: $(VENV)/.ready-dev
 	$(BIN)/python tools/lock.py
 
@@ -124,19 +125,19 @@ $(VENV)/.ready: requirements.lock pyproject.toml clients/python/pyproject.toml $
 	@$(BIN)/python -m runtime.device.native
 	@touch $@
 
-# A build of torch for cards has already installed the Triton that it needs.
+# A CUDA build of torch has already installed the version of Triton that it needs.
 $(VENV)/.ready-dev: requirements-dev.lock $(VENV)/.ready
 	grep -v -e '^torch==' $$($(BIN)/python -c 'import torch; print("-e ^triton==" * bool(torch.version.cuda))') \
 		requirements-dev.lock > $(VENV)/without-torch.txt
 	$(BIN)/pip install --quiet -r $(VENV)/without-torch.txt
 	@touch $@
 
-# Checks of the page's JavaScript. No package runs a script at its installation.
+# Tools that check the page's JavaScript. `--ignore-scripts` prevents packages from running scripts at installation.
 $(JS)/node_modules/.ready: $(JS)/package-lock.json $(VENV)/.ready-dev
 	cd $(JS) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# Other people's clients. Every pin is in their own lock: nothing is resolved.
+# Clients of other projects, which have their own lock files. pip resolves no dependencies.
 $(CLIENTS)/.ready: requirements-clients.lock tests/clients/package-lock.json | $(VENV)/.ready-dev
 	$(BIN)/python -m venv --clear $(CLIENTS)
 	$(CLIENTS)/bin/pip install --quiet --no-deps --no-compile -r requirements-clients.lock
@@ -144,7 +145,7 @@ $(CLIENTS)/.ready: requirements-clients.lock tests/clients/package-lock.json | $
 	cd $(CLIENTS) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# Ray and its dependencies, on top of the packages of .venv, which stays as users have it.
+# Ray and its dependencies. A .pth file adds the packages of .venv, so that .venv itself contains no Ray.
 $(CLUSTER)/.ready: requirements-cluster.lock | $(VENV)/.ready
 	$(BIN)/python -m venv --clear --without-pip $(CLUSTER)
 	$(BIN)/pip --python $(CLUSTER)/bin/python install --quiet --no-deps --no-compile -r requirements-cluster.lock
@@ -152,7 +153,7 @@ $(CLUSTER)/.ready: requirements-cluster.lock | $(VENV)/.ready
 		> $$($(CLUSTER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/voicewright.pth
 	@touch $@
 
-# Its cases are Python 2; they are converted to Python 3 in this environment.
+# Autobahn's test cases are Python 2, so they are converted to Python 3 in this environment.
 $(AUTOBAHN)/.ready: requirements-autobahn.lock tests/autobahn/convert.py | $(VENV)/bin/python
 	$(BIN)/python -m venv --clear $(AUTOBAHN)
 	$(AUTOBAHN)/bin/pip install --quiet --no-deps -r requirements-autobahn.lock
@@ -160,7 +161,7 @@ $(AUTOBAHN)/.ready: requirements-autobahn.lock tests/autobahn/convert.py | $(VEN
 	$(AUTOBAHN)/bin/python -W ignore tests/autobahn/convert.py $(AUTOBAHN)/sdist/autobahntestsuite-25.10.1.tar.gz $(AUTOBAHN)/cases
 	@touch $@
 
-# The fuzzer is installed next to our packages, not among them, since only `make fuzz` needs it.
+# The fuzzer is not installed into .venv, because only `make fuzz` needs it.
 $(FUZZ)/.ready: | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --target $(FUZZ)/lib atheris==3.0.0
 	@touch $@

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Run the README's commands on a bare Debian: make, python3, python3-venv, git and ca-certificates, and nothing else.
+# Run the README's commands on a minimal Debian that has only make, python3, python3-venv, git and ca-certificates.
 #
-#   tools/bare_machine.sh trixie                  # or bookworm, forky; as root, with debootstrap; some minutes
-#   ARCH=arm64 tools/bare_machine.sh trixie       # under qemu-user (qemu-user-static); most of an hour
-#   TESTS=1 tools/bare_machine.sh trixie          # `make test` too
-#   AGAIN=1 tools/bare_machine.sh trixie          # keep the system of an earlier run, with its environment
+#   tools/bare_machine.sh trixie                  # or bookworm, forky: takes some minutes
+#   ARCH=arm64 tools/bare_machine.sh trixie       # in the emulator qemu-user-static: takes most of an hour
+#   TESTS=1 tools/bare_machine.sh trixie          # also run `make test`
+#   AGAIN=1 tools/bare_machine.sh trixie          # use the system and the environment of an earlier run
 #
-# It prints the times until the page answers and until the first speech over HTTP, and the sizes. ROOT names the folder;
-# ARGS, TORCH and TORCH_INDEX are given to make. The host's DNS settings and certificates are copied, so that it works
-# in networks with authorities of their own.
+# The script needs root and debootstrap. It prints the time until the page responds, the time until the first speech
+# over HTTP, and the sizes on disk. ROOT is the folder of the system. ARGS, TORCH and TORCH_INDEX are passed to make. The
+# host's DNS settings and certificates are copied, so that networks with their own certificate authorities work.
 set -euo pipefail
 
 suite=${1:?which Debian: bookworm, trixie or forky}
@@ -33,7 +33,7 @@ inside() {
         TORCH="${TORCH:-}" TORCH_INDEX="${TORCH_INDEX:-}" bash -euc "cd /root/voicewright; $1"
 }
 
-# Whatever still runs in the root is ours: its root directory says so.
+# Kill all processes whose root directory is this system, then unmount its file systems.
 finish() {
     for process in /proc/[0-9]*; do
         [ "$(readlink "$process/root")" != "$root" ] || kill "${process#/proc/}" 2>/dev/null || true

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Make .venv-oracle, the environment of the reference implementation (qwen-tts 0.1.1).
+# Create .venv-oracle, the environment of the reference implementation (qwen-tts 0.1.1).
 #
-# It serves to make golden files and to compare a checkpoint live; the product never imports it.
-# Idempotent: a finished environment carries a stamp with the checksum of this script.
+# It generates golden files, and tests compare checkpoints with it. The product never imports it. The file .complete
+# contains the checksum of this script. If the checksum is unchanged, the script does nothing.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -18,8 +18,8 @@ fi
 rm -f "$stamp"
 "$python" -m venv --clear "$venv"
 
-# torch comes first and alone, so that nothing pulls the CUDA build. A configured index or wheel
-# folder may hold the CPU build already; else PyTorch's own index has it.
+# Install the CPU build of torch first, because the other packages would install the CUDA build. PyTorch's index is used
+# only if the configured package index does not have the CPU build.
 "$venv/bin/pip" install --quiet "torch==2.13.0+cpu" 2> /dev/null ||
     "$venv/bin/pip" install --quiet --extra-index-url https://download.pytorch.org/whl/cpu "torch==2.13.0+cpu"
 "$venv/bin/pip" install --quiet \
@@ -27,7 +27,7 @@ rm -f "$stamp"
     "librosa==0.11.0" "soundfile>=0.13" "einops==0.8.1"
 "$venv/bin/pip" install --quiet --no-deps "qwen-tts==0.1.1"
 
-# The package imports these three at load, for its 25 Hz tokenizer only: empty stand-ins do.
+# qwen-tts imports these three packages only for its 25 Hz tokenizer, so empty modules replace them.
 site=$("$venv/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
 for name in sox onnxruntime; do
     printf '"""Empty stand-in: the 12 Hz path of qwen-tts never calls it."""\n' > "$site/$name.py"
