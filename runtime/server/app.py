@@ -76,9 +76,9 @@ class Ticket(TypedDict):
 
 def create_app(host: EngineHost) -> FastAPI:
     """Create the ASGI application that serves the engine of `host`."""
-    # FastAPI's OpenAPI document is off, because it lacks the bodies that routes parse themselves, and its page loads
-    # files from other servers. Redirects of trailing slashes are off, because they would send the clients of a proxy to
-    # the address of this port.
+    # FastAPI's routes of the OpenAPI document are off: the package `openapi` adds the bodies that routes parse
+    # themselves, and FastAPI's page loads files from other servers. Redirects of trailing slashes are off, because they
+    # would send the clients of a proxy to the address of this port.
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None, redirect_slashes=False)
     server = host.settings.server
     keys = KeyRing(server)

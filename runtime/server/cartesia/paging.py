@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from fastapi import Query
 
 from runtime.server.http import paging
 from runtime.server.wire import Reply
 
-PARAMETERS = {
-    "limit": f"number of items, 1 to {paging.MAX_PAGE_SIZE}",
-    "starting_after": "the id of the last item of the previous page",
-    "ending_before": "the id of the first item of the next page",
-}
+StartingAfter = Annotated[str, Query(description="the id of the last item of the previous page")]
+EndingBefore = Annotated[str, Query(description="the id of the first item of the next page")]
 
 
 def page_size(limit: str) -> int:

@@ -17,9 +17,10 @@ from runtime.pronunciations.dictionary import (
     Word,
 )
 from runtime.pronunciations.folder import DictionaryEdit
-from runtime.server.cartesia.paging import PARAMETERS, page, page_size
+from runtime.server.cartesia.paging import EndingBefore, StartingAfter, page, page_size
 from runtime.server.cartesia.responses import CartesiaDictionary, CartesiaDictionaryPage, CartesiaError
 from runtime.server.engine_host import EngineHost
+from runtime.server.http.paging import PageSize
 from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import DICTIONARIES, describe_operation
 from runtime.server.pronunciations.routes import CREATING, dictionaries_of
@@ -82,10 +83,9 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         response=CartesiaDictionaryPage,
         refusals=frozenset({InvalidConfig}),
         refused_as=CartesiaError,
-        parameters=PARAMETERS,
     )
     async def dictionaries(
-        request: Request, limit: str = "10", starting_after: str = "", ending_before: str = ""
+        request: Request, limit: PageSize = "10", starting_after: StartingAfter = "", ending_before: EndingBefore = ""
     ) -> Reply:
         """Return a page of the stored pronunciation dictionaries, the newest first."""
         size = page_size(limit)

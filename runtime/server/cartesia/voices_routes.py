@@ -8,11 +8,12 @@ from typing import Any
 from fastapi import FastAPI, Request
 
 from runtime.errors import InvalidConfig, VoiceNotFound
-from runtime.server.cartesia.paging import PARAMETERS, page, page_size
+from runtime.server.cartesia.paging import EndingBefore, StartingAfter, page, page_size
 from runtime.server.cartesia.responses import CartesiaError, CartesiaVoiceEntry, CartesiaVoicePage
 from runtime.server.engine_host import EngineHost
+from runtime.server.http.paging import PageSize
 from runtime.server.openapi.operations import describe_operation
-from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
+from runtime.server.voices.known_voices import KnownVoice, SearchWords, known_voice, known_voices
 from runtime.server.wire import Reply
 
 GET = ["GET", "HEAD"]
@@ -27,14 +28,13 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         response=CartesiaVoicePage,
         refusals=frozenset({InvalidConfig}),
         refused_as=CartesiaError,
-        parameters={**PARAMETERS, "q": "words of the name or description"},
     )
     async def voices(
         request: Request,
-        limit: str = "10",
-        starting_after: str = "",
-        ending_before: str = "",
-        q: str = "",
+        limit: PageSize = "10",
+        starting_after: StartingAfter = "",
+        ending_before: EndingBefore = "",
+        q: SearchWords = "",
     ) -> Reply:
         """Return a page of the voices whose name or description contains ``q``."""
         size, words = page_size(limit), q.casefold()

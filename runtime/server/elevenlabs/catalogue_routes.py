@@ -21,7 +21,7 @@ from runtime.server.elevenlabs.responses import (
 from runtime.server.engine_host import EngineHost
 from runtime.server.http import paging
 from runtime.server.openapi.operations import describe_operation
-from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
+from runtime.server.voices.known_voices import KnownVoice, SearchWords, known_voice, known_voices
 from runtime.server.wire import Reply, code_of
 from runtime.settings import Limits
 
@@ -43,13 +43,13 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         response=ElevenLabsVoicePage,
         refusals=frozenset({InvalidConfig}),
         refused_as=ElevenLabsError,
-        parameters={
-            "page_size": f"number of items, 1 to {paging.MAX_PAGE_SIZE}",
-            "search": "words of the name or description",
-            "next_page_token": "value from the previous page",
-        },
     )
-    async def search(request: Request, page_size: str = "10", search: str = "", next_page_token: str = "") -> Reply:
+    async def search(
+        request: Request,
+        page_size: paging.PageSize = "10",
+        search: SearchWords = "",
+        next_page_token: paging.Cursor = "",
+    ) -> Reply:
         """Return a page of the voices whose name or description contains ``search``."""
         size = paging.page_size(page_size, "page_size")
         wanted, words = request.query_params.getlist("voice_ids"), search.casefold()

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import Query
 
 from runtime.server.wire import parse_integer
 
 MAX_PAGE_SIZE = 100  # Maximum number of items per page, as in Cartesia's and ElevenLabs' APIs.
+
+PageSize = Annotated[str, Query(description=f"number of items, 1 to {MAX_PAGE_SIZE}")]
+Cursor = Annotated[str, Query(description="value from the previous page")]
 
 Item = TypeVar("Item")
 

@@ -1,25 +1,22 @@
-"""Generation of the OpenAPI document from the application's routes and error classes."""
+"""OpenAPI document by FastAPI, with the bodies that routes parse themselves."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any
 
-from fastapi.routing import RouteContext, iter_route_contexts
-from pydantic import TypeAdapter
+from fastapi import Body, Depends, Path, Query, Response
+from fastapi.openapi.constants import REF_PREFIX
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from starlette.routing import BaseRoute
 
-from runtime.server.openapi.operations import EVERYWHERE, JSON, Operation, Refusals, operation_of
+from runtime.server.openapi.operations import EVERYWHERE, JSON, Operation, operation_of
 from runtime.version import package_version
 
-OPENAPI = "3.1.0"
-# HTTP methods that the document lists. HEAD is omitted, because every GET route also accepts HEAD.
-METHODS = ("get", "post", "put", "patch", "delete")
-
-_REFERENCE = "#/components/schemas/{model}"
 _KEYS: dict[str, dict[str, str]] = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "x_api_key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -34,14 +31,16 @@ Document = dict[str, Any]
 
 _FORMAT_SPECIFICATION = re.compile(r":[^{}]*}")  # Format specification in an error message template.
 
-_BYTES: Document = {"type": "string", "format": "binary"}
-_EVENT: Document = {  # JSON schema of a server-sent event.
-    "type": "object",
-    "properties": {
-        "event": {"type": "string"},
-        "data": {"type": "string", "contentMediaType": JSON},
-    },
-    "required": ["event", "data"],
+_BYTES: Document = {"schema": {"type": "string", "format": "binary"}}
+_EVENT: Document = {  # Content of a response with server-sent events.
+    "schema": {
+        "type": "object",
+        "properties": {
+            "event": {"type": "string"},
+            "data": {"type": "string", "contentMediaType": JSON},
+        },
+        "required": ["event", "data"],
+    }
 }
 
 
@@ -51,80 +50,80 @@ def build_document(routes: Sequence[BaseRoute], *, has_keys: bool) -> Document:
     Args:
         has_keys: True if requests need an API key.
     """
-    operations = list(_operations(routes))
-    schemas, components = _schemas(operations)
-    paths: dict[str, Document] = defaultdict(dict)
-    for route, operation in operations:
-        for method in sorted({name.lower() for name in route.methods or ()} & set(METHODS)):
-            paths[_path(route)][method] = _described(route, method, operation, schemas)
+    document = get_openapi(
+        title="Voicewright runtime",
+        version=package_version(),
+        description=_ABOUT,
+        servers=[{"url": "/"}],
+        routes=[_described(route) for route in _routes(routes) if not str(route.path).endswith("/")],
+    )
     needed: list[dict[str, list[str]]] = [{name: []} for name in _KEYS]
-    return {
-        "openapi": OPENAPI,
-        "info": {"title": "Voicewright runtime", "version": package_version(), "description": _ABOUT},
-        "servers": [{"url": "/"}],
-        "security": needed if has_keys else [{}, *needed],
-        "paths": dict(paths),
-        "components": {"schemas": components, "securitySchemes": _KEYS},
-    }
+    document["security"] = needed if has_keys else [{}, *needed]
+    components = document["components"]
+    components["securitySchemes"] = _KEYS
+    # FastAPI describes its own validation error, which no route returns.
+    for name in ("HTTPValidationError", "ValidationError"):
+        components["schemas"].pop(name, None)
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+    return document
 
 
 def undocumented_routes(routes: Sequence[BaseRoute]) -> list[str]:
     """Return the paths of all endpoints that lack an `Operation` or a docstring."""
     return [
         str(route.path)
-        for route in iter_route_contexts(routes)
-        if route.methods and route.endpoint and not (operation_of(route.endpoint) and route.endpoint.__doc__)
+        for route in _routes(routes)
+        if route.endpoint and not (operation_of(route.endpoint) and route.endpoint.__doc__)
     ]
 
 
-def _operations(routes: Sequence[BaseRoute]) -> Iterator[tuple[RouteContext, Operation]]:
-    """Yield each route with its operation, except duplicates with a trailing slash."""
-    for route in iter_route_contexts(routes):
-        if route.methods and route.endpoint and not str(route.path).endswith("/"):
-            yield route, operation_of(route.endpoint) or Operation()
+def _routes(routes: Sequence[BaseRoute]) -> Iterator[RouteContext]:
+    return (route for route in iter_route_contexts(routes) if route.methods and route.endpoint)
 
 
-def _schemas(operations: list[tuple[RouteContext, Operation]]) -> tuple[dict[int, Document], dict[str, Document]]:
-    """Return the schema of each type by `id(type)`, and the component schemas by name."""
-    types: dict[int, tuple[Any, Any]] = {}
-    for _, operation in operations:
-        for kind, mode in (
-            (operation.body, "validation"),
-            (operation.response, "serialization"),
-            (operation.refused_as, "serialization"),
-        ):
-            types[id(kind)] = kind, mode
-    types.pop(id(None), None)
-    inputs: Any = [(key, mode, TypeAdapter(kind)) for key, (kind, mode) in types.items()]
-    referred, described = TypeAdapter.json_schemas(inputs, ref_template=_REFERENCE)
-    return {key: schema for (key, _), schema in referred.items()}, described.get("$defs", {})
-
-
-def _path(route: RouteContext) -> str:
-    """Return the path of a route in OpenAPI's format (without parameter converters)."""
-    return re.sub(r":\w+}", "}", str(route.path))
-
-
-def _described(route: RouteContext, method: str, operation: Operation, schemas: dict[int, Document]) -> Document:
+def _described(route: RouteContext) -> APIRoute:
+    """Return a copy of a route for FastAPI's generator, with its inputs and responses."""
     endpoint = route.endpoint
     assert endpoint is not None
+    operation = operation_of(endpoint) or Operation()
     description = inspect.getdoc(endpoint) or ""
-    described: Document = {
-        "operationId": f"{method}{re.sub(r'[^A-Za-z0-9]+', '_', _path(route))}".rstrip("_"),
-        "tags": [_dialect(endpoint.__module__)],
-        "summary": re.split(r"(?<=\.)\s|[:;] ", description, maxsplit=1)[0].rstrip(".:;"),
-        "description": description,
-        "parameters": list(_parameters(route, operation)),
-        "responses": _responses(operation, schemas),
-    }
+    (method,) = (route.methods or set()) - {"HEAD"}
+    extra: Document = {"security": []} if operation.is_open else {}
+    if operation.example is not None:
+        extra["requestBody"] = {"content": {operation.body_media: {"example": operation.example}}}
+    return APIRoute(
+        str(route.path),
+        endpoint,
+        methods=[method],
+        dependencies=[Depends(_inputs(route, operation))],
+        operation_id=f"{method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', str(route.path_format))}".rstrip("_"),
+        tags=[_dialect(endpoint.__module__)],
+        summary=re.split(r"(?<=\.)\s|[:;] ", description, maxsplit=1)[0].rstrip(".:;"),
+        status_code=operation.status,
+        response_model=None,
+        response_class=Response,
+        response_description="The requested content.",
+        responses=_responses(operation),
+        openapi_extra=extra,
+    )
+
+
+def _inputs(route: RouteContext, operation: Operation) -> Callable[[], None]:
+    """Return a dependency that declares the inputs that the endpoint reads itself."""
+    kinds: dict[str, Any] = dict.fromkeys(route.param_convertors, Annotated[str, Path(min_length=1)])
+    if operation.query is not None:
+        kinds["query"] = Annotated[operation.query, Query()]
     if operation.body is not None:
-        content: Document = {operation.body_media: {"schema": schemas[id(operation.body)]}}
-        if operation.example is not None:
-            content[operation.body_media]["example"] = operation.example
-        described["requestBody"] = {"required": True, "content": content}
-    if operation.is_open:
-        described["security"] = []
-    return described
+        kinds["body"] = Annotated[operation.body, Body(media_type=operation.body_media)]
+
+    def dependency() -> None: ...
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, keyword, annotation=kind) for name, kind in kinds.items()]
+    setattr(dependency, "__signature__", inspect.Signature(parameters))  # noqa: B010  mypy knows no such attribute.
+    return dependency
 
 
 def _dialect(module: str) -> str:
@@ -133,38 +132,21 @@ def _dialect(module: str) -> str:
     return folder if folder != "app" else "operation"
 
 
-def _parameters(route: RouteContext, operation: Operation) -> Iterator[Document]:
-    """Yield the OpenAPI descriptions of a route's path and query parameters."""
-    about = operation.parameters
-    for name in re.findall(r"{(\w+)}", _path(route)):
-        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-    for field in route.dependant.query_params:
-        name, schema = field.alias, {"type": "string", "default": field.default}
-        description = {"description": about[name]} if name in about else {}
-        yield {"name": name, "in": "query", "required": False, "schema": schema, **description}
-    if operation.query is not None:
-        schema = TypeAdapter(operation.query).json_schema()
-        for name, described in schema["properties"].items():
-            yield {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": described}
-
-
-def _responses(operation: Operation, schemas: dict[int, Document]) -> Document:
-    content: Document = {media: {"schema": _BYTES} for media in operation.binary_types}
+def _responses(operation: Operation) -> dict[int | str, Document]:
+    """Return FastAPI's `responses` of a route: its content, and its errors by HTTP status."""
+    content = dict.fromkeys(operation.binary_types, _BYTES)
     if operation.is_events:
-        content["text/event-stream"] = {"schema": _EVENT}
+        content["text/event-stream"] = _EVENT
+    responses: dict[int | str, Document] = {operation.status: {"content": content} if content else {}}
     if operation.response is not None:
-        content[JSON] = {"schema": schemas[id(operation.response)]}
-    return {
-        str(operation.status): {"description": "The requested content.", **({"content": content} if content else {})},
-        **dict(_refusals(operation.refusals | EVERYWHERE, schemas[id(operation.refused_as)])),
-    }
-
-
-def _refusals(refusals: Refusals, schema: Document) -> Iterator[tuple[str, Document]]:
-    """Yield the HTTP statuses of a route's errors with their OpenAPI responses."""
+        responses[operation.status]["model"] = operation.response
     by_status = defaultdict(list)
-    for kind in sorted(refusals, key=lambda kind: kind.code):
+    for kind in sorted(operation.refusals | EVERYWHERE, key=lambda kind: kind.code):
         by_status[kind.http_status].append(kind)
+    # Only one error declares the model, because FastAPI takes milliseconds for each model of each route.
+    reference: Document = {"content": {JSON: {"schema": {"$ref": REF_PREFIX + operation.refused_as.__name__}}}}
     for status, those in sorted(by_status.items()):
         description = "\n".join(f"* `{kind.code}`: {_FORMAT_SPECIFICATION.sub('}', kind.sentence)}" for kind in those)
-        yield str(status), {"description": description, "content": {JSON: {"schema": schema}}}
+        responses[status] = {"description": description, **reference}
+    responses[next(iter(by_status))]["model"] = operation.refused_as
+    return responses

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from typing_extensions import TypedDict
@@ -101,7 +101,6 @@ class Operation:
     is_events: bool = False  # True if the response can be a stream of server-sent events.
     refusals: Refusals = frozenset()
     refused_as: Any = ErrorReply
-    parameters: Mapping[str, str] = field(default_factory=dict)  # Description of each parameter, by name.
     is_open: bool = False  # True if the route is accessible without an API key.
 
 

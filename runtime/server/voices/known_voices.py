@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Query
 
 from runtime.errors import VoiceNotFound
 from runtime.server.engine_host import EngineHost
 from runtime.server.wire import code_of
+
+SearchWords = Annotated[str, Query(description="words of the name or description")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

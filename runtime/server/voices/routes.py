@@ -7,9 +7,9 @@ import json
 import wave
 import zipfile
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from runtime.errors import (
@@ -56,6 +56,10 @@ GET = ["GET", "HEAD"]
 VOICES = "/v1/audio/voices"
 OPEN_WEBUI_PATH = "/v1/open-webui"  # Path for Open WebUI, which expects another format of the voice list.
 
+Search = Annotated[str, Query(description="words that a voice must hold")]
+ItemType = Annotated[str, Query(description="names or objects: type of the items of voices")]
+FileFormat = Annotated[str, Query(description="voicebox: a profile of that program")]
+
 # Errors that all routes with the name of a voice can return.
 VOICE_ERRORS = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})
 
@@ -98,9 +102,8 @@ def voices_router(host: EngineHost) -> APIRouter:
     @describe_operation(
         response=VoiceList,
         refusals=frozenset({InvalidConfig}),
-        parameters={"search": "words that a voice must hold", "of": "names or objects: type of the items of voices"},
     )
-    async def voices(request: Request, search: str = "", of: str = "") -> Reply:
+    async def voices(request: Request, search: Search = "", of: ItemType = "") -> Reply:
         """List the speakers, and the stored voices that contain all words of ``search``."""
         of = of or host.settings.server.voices_as
         if of not in VOICES_AS:
@@ -131,9 +134,8 @@ def voices_router(host: EngineHost) -> APIRouter:
     @describe_operation(
         binary_types=("application/octet-stream", "application/zip"),
         refusals=VOICE_ERRORS | {NoRecording, InvalidConfig},
-        parameters={"format": "voicebox: a profile of that program"},
     )
-    async def voice_file(request: Request, name: str, format: str = "") -> Response:
+    async def voice_file(request: Request, name: str, format: FileFormat = "") -> Response:
         """Export a stored voice as a voice file, or as a profile for the program voicebox."""
         library, card = find_voice(request, name)
         if format not in ("", "voicebox"):

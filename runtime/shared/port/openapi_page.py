@@ -39,7 +39,7 @@ def page(document: Document) -> str:
 def _operation(method: str, path: str, operation: Document) -> str:
     parts = [_prose(operation["description"])]
     rows: list[Row]
-    if parameters := operation["parameters"]:
+    if parameters := operation.get("parameters"):
         rows = [
             (
                 f"<code>{escape(parameter['name'])}</code>",
@@ -106,8 +106,13 @@ def _type(schema: Document) -> str:
         return "bytes"
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}"
-    bounds = [f"{escape(sign)} {schema[key]}" for key, sign in _BOUNDS.items() if key in schema]
+    bounds = [f"{escape(sign)} {_number(schema[key])}" for key, sign in _BOUNDS.items() if key in schema]
     return " ".join([str(schema.get("type", "any")), *bounds])
+
+
+def _number(value: float) -> float:
+    """Return a bound as an integer if possible, because FastAPI's document has only floats."""
+    return value if value % 1 else int(value)
 
 
 def _table(title: str, rows: Iterable[Row]) -> str:

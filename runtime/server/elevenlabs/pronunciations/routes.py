@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
 
 from runtime.errors import DictionaryNotFound, InvalidConfig, MessageTooLarge
 from runtime.pronunciations.dictionary import MAX_WORDS, PronunciationDictionary, Word
@@ -108,21 +108,14 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         response=ElevenLabsDictionaryPage,
         refusals=frozenset({InvalidConfig}),
         refused_as=ElevenLabsError,
-        parameters={
-            "page_size": f"number of items, 1 to {paging.MAX_PAGE_SIZE}",
-            "cursor": "value from the previous page",
-            "sort": f"{_BY_TIME} or {_BY_NAME}",
-            "sort_direction": f"{_UP} or {_DOWN}",
-            "include_archived": "true: include archived dictionaries",
-        },
     )
     async def dictionaries(
         request: Request,
-        page_size: str = "30",
-        cursor: str = "",
-        sort: str = _BY_TIME,
-        sort_direction: str = _DOWN,
-        include_archived: str = "false",
+        page_size: paging.PageSize = "30",
+        cursor: paging.Cursor = "",
+        sort: Annotated[str, Query(description=f"{_BY_TIME} or {_BY_NAME}")] = _BY_TIME,
+        sort_direction: Annotated[str, Query(description=f"{_UP} or {_DOWN}")] = _DOWN,
+        include_archived: Annotated[str, Query(description="true: include archived dictionaries")] = "false",
     ) -> Reply:
         """Return a page of the stored pronunciation dictionaries."""
         size = paging.page_size(page_size, "page_size")
