@@ -23,22 +23,24 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
     """
 
     @cache
-    def described() -> dict[str, Any]:
-        return build_document(app.routes, has_keys=host.settings.server.needs_key)
+    def described() -> tuple[dict[str, Any], str]:
+        """Return the document and its HTML page.
 
-    @cache
-    def shown() -> str:
-        return page(described())
+        Thread: a worker, because this takes about a second.
+        """
+        document = build_document(app.routes, has_keys=host.settings.server.needs_key)
+        return document, page(document)
 
     @app.api_route("/openapi.json", methods=GET)
     @describe_operation(response=dict[str, Any])
     async def openapi() -> dict[str, Any]:
         """Return the OpenAPI 3.1 document of the HTTP routes."""
-        return described()
+        return (await host.run_in_worker(described))[0]
 
     @app.api_route("/docs", methods=GET)
     @app.api_route("/openapi", methods=GET)
     @describe_operation(binary_types=("text/html",))
     async def openapi_page() -> HTMLResponse:
         """Return the OpenAPI document as an HTML page."""
-        return HTMLResponse(shown(), headers={"Cache-Control": "no-cache"})
+        _, html = await host.run_in_worker(described)
+        return HTMLResponse(html, headers={"Cache-Control": "no-cache"})
