@@ -1,4 +1,4 @@
-"""HTTP routes that show the Markdown files in docs/ as HTML pages."""
+"""HTTP routes that show the Markdown files in docs/ as HTML pages, and search them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,31 @@ from runtime.errors import UnknownRoute
 from runtime.shared.port.errors import error_response
 from runtime.shipped import shipped
 from studio.page.security_headers import nonce_of
+from studio.routes.docs_search import Match, Section, find_sections
 from studio.static_files import FreshFiles
 
 DOCS = shipped("studio", "docs")
 TEMPLATE = shipped("studio", "assets/html/docs.html")
+GROUPS = {  # Names of the pages by reader, in the order of the contents.
+    "Use": ("quickstart", "guide", "features"),
+    "Build": ("api", "protocol", "mcp"),
+    "Run": ("deploy", "settings", "checkpoints", "performance", "scaling", "reliability"),
+    "Internals": ("architecture", "model", "npu", "decisions"),
+}
 FIRST = "quickstart"
 _LINK = re.compile(r"(?P<name>[\w-]+)\.md(?P<anchor>#.*)?")
 _NO_SLUG = re.compile(r"[^\w\- ]")
+_READER = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 def docs_routes() -> list[BaseRoute]:
-    """Return the HTTP routes of the documentation: pages and pictures.
+    """Return the HTTP routes of the documentation: pages, search and pictures.
 
     A page is rendered at its first request and then cached.
     """
     return [
         Route("/docs", _first, methods=["GET", "HEAD"]),
+        Route("/docs/search", _search, methods=["GET", "HEAD"]),
         Route("/docs/{name}", _page, methods=["GET", "HEAD"]),
         Mount("/docs/images", FreshFiles(directory=DOCS / "images")),
     ]
@@ -48,16 +57,32 @@ def _page(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _titles():
         return error_response(UnknownRoute(hint=""))
-    return HTMLResponse(
-        _rendered(name).replace("@nonce", nonce_of(request.scope)), headers={"cache-control": "no-cache"}
-    )
+    return _response(request, _rendered(name))
+
+
+def _search(request: Request) -> Response:
+    """Return an HTML page with the sections that contain all words of the query parameter `q`."""
+    query = request.query_params.get("q", "").strip()
+    matches = find_sections((section for name in _titles() for section in _sections(name)), query)
+    items = "".join(map(_result, matches)) or "<p>No section has all these words.</p>"
+    body = f"<h1>Search</h1>{items if query else ''}"
+    return _response(request, _filled("Search", _contents(), body, html.escape(query).replace("@", "&#64;")))
+
+
+def _response(request: Request, page: str) -> Response:
+    return HTMLResponse(page.replace("@nonce", nonce_of(request.scope)), headers={"cache-control": "no-cache"})
+
+
+def _result(match: Match) -> str:
+    section = match.section
+    place = " › ".join(dict.fromkeys((_titles()[section.page], section.title)))
+    return f'<h3><a href="{section.page}#{section.anchor}">{html.escape(place)}</a></h3><p>{match.excerpt}</p>'
 
 
 @cache
 def _titles() -> dict[str, str]:
-    """Return the title of each documentation page by name, starting with the quickstart."""
-    paths = sorted(DOCS.glob("*.md"), key=lambda path: (path.stem != FIRST, path.stem))
-    return {path.stem: _title(path) for path in paths}
+    """Return the title of each documentation page by name, in the order of the contents."""
+    return {name: _title(DOCS / f"{name}.md") for names in GROUPS.values() for name in names}
 
 
 def _title(path: Path) -> str:
@@ -69,27 +94,57 @@ def _title(path: Path) -> str:
 
 @cache
 def _rendered(name: str) -> str:
-    reader = MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = reader.parse((DOCS / f"{name}.md").read_text("utf-8"))
-    _name_headings(tokens)
+    tokens = _tokens(name)
     for token in tokens:
         for inner in token.children or ():
             if inner.type == "link_open":
                 inner.attrSet("href", _address(str(inner.attrGet("href"))))
-    sections = "".join(f'<li><a href="#{anchor}">{html.escape(text)}</a></li>' for anchor, text in _sections(tokens))
-    links = "\n".join(
-        f'<li><a href="{other}"{" aria-current=page" if other == name else ""}>{html.escape(title)}</a>'
-        f"{f'<ul>{sections}</ul>' if other == name and sections else ''}</li>"
-        for other, title in _titles().items()
-    )
-    body = reader.renderer.render(tokens, reader.options, {})
+    body = _READER.renderer.render(tokens, _READER.options, {})
     # An empty header cell becomes an ordinary cell, for screen readers.
     body = body.replace("<th></th>", "<td></td>")
     # Wide tables scroll inside their own element, which can be scrolled with the keyboard.
     body = body.replace("<table>", '<div class="vw-docs-table" tabindex="0"><table>')
-    body = body.replace("</table>", "</table></div>").replace("<pre>", '<pre tabindex="0">')
-    places = {"title": html.escape(_titles()[name]), "pages": links, "body": body}
+    body = body.replace("</table>", "</table></div>")
+    # The page's script shows the buttons.
+    body = body.replace("<pre>", '<div class="vw-docs-code"><pre tabindex="0">')
+    body = body.replace("</pre>", '</pre><button type="button" hidden>Copy</button></div>')
+    return _filled(html.escape(_titles()[name]), _contents(name), body, "")
+
+
+def _contents(open_page: str | None = None) -> str:
+    """Return the list of all pages by reader as HTML, with the sections of the open page."""
+    return "".join(
+        f"<li><b>{group}</b><ul>{''.join(_entry(name, is_open=name == open_page) for name in names)}</ul></li>\n"
+        for group, names in GROUPS.items()
+    )
+
+
+def _entry(name: str, *, is_open: bool) -> str:
+    current, sections = "", ""
+    if is_open:
+        current = " aria-current=page"
+        links = (
+            f'<li><a href="#{section.anchor}">{html.escape(section.title)}</a></li>'
+            for section in _sections(name)
+            if section.level == 2
+        )
+        sections = f"<ul>{''.join(links)}</ul>"
+    return f'<li><a href="{name}"{current}>{html.escape(_titles()[name])}</a>{sections}</li>'
+
+
+def _filled(title: str, pages: str, body: str, query: str) -> str:
+    """Return a page from the template.
+
+    All arguments are HTML.
+    """
+    places = {"title": title, "pages": pages, "body": body, "query": query}
     return re.sub(r"@(\w+)", lambda found: places.get(found[1], found[0]), TEMPLATE.read_text("utf-8"))
+
+
+def _tokens(name: str) -> list[Token]:
+    tokens = _READER.parse((DOCS / f"{name}.md").read_text("utf-8"))
+    _name_headings(tokens)
+    return tokens
 
 
 def _name_headings(tokens: list[Token]) -> None:
@@ -99,12 +154,17 @@ def _name_headings(tokens: list[Token]) -> None:
             opening.attrSet("id", _NO_SLUG.sub("", words.content.lower()).replace(" ", "-"))
 
 
-def _sections(tokens: list[Token]) -> list[tuple[str, str]]:
-    """Return the id and the text of each second-level heading."""
-    headings = (
-        (opening, text) for opening, text in pairwise(tokens) if (opening.type, opening.tag) == ("heading_open", "h2")
-    )
-    return [(str(opening.attrGet("id")), text.content) for opening, text in headings]
+@cache
+def _sections(page: str) -> list[Section]:
+    """Return the sections of a page with their text, in order."""
+    sections: list[Section] = []
+    for before, token in pairwise(_tokens(page)):
+        if before.type == "heading_open":
+            sections.append(Section(page, str(before.attrGet("id")), int(before.tag[1:]), token.content, []))
+        elif token.type in ("inline", "fence") and sections:
+            words = [inner.content or " " for inner in token.children or (token,) if not inner.type.startswith("link")]
+            sections[-1].texts.append("".join(words))
+    return sections
 
 
 def _address(link: str) -> str:

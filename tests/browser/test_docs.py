@@ -1,4 +1,4 @@
-"""Test of the documentation pages: their examples use the URL of the running studio."""
+"""Tests of the documentation pages: examples, copy buttons, search and theme."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.support.app import App
 
@@ -22,3 +23,30 @@ def test_example_copied_from_a_documentation_page_runs(app: App, studio: Page, t
     assert f'"{app.url}/v1/audio/speech"' in example
     subprocess.run([sys.executable, "-c", example], cwd=tmp_path, check=True)
     assert (tmp_path / "morning.pcm").stat().st_size > 0
+
+
+def test_code_of_a_documentation_page_is_copied_by_its_button(app: App, studio: Page) -> None:
+    studio.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    studio.goto(f"{app.url}/docs/quickstart", wait_until="domcontentloaded")
+    block = studio.locator(".vw-docs-code").nth(1)
+    block.get_by_role("button", name="Copy").click()
+    expect(block.get_by_role("button")).to_have_text("Copied")
+    copied = studio.evaluate("navigator.clipboard.readText()")
+    assert copied == block.locator("code").text_content()
+    assert f"{app.url}/v1/audio/speech" in copied
+
+
+def test_documentation_pages_use_the_chosen_theme_and_are_searched_by_keyboard(app: App, studio: Page) -> None:
+    httpx.patch(f"{app.url}/studio/me", json={"theme": "light"}).raise_for_status()
+    studio.emulate_media(color_scheme="dark")
+    studio.goto(f"{app.url}/docs/quickstart", wait_until="domcontentloaded")
+    expect(studio.locator("html")).not_to_have_class("dark")
+    httpx.patch(f"{app.url}/studio/me", json={"theme": None}).raise_for_status()
+    studio.get_by_role("searchbox").fill("wyoming port")
+    studio.keyboard.press("Enter")
+    result = studio.locator("main h3 a").first
+    expect(result).to_be_visible()
+    assert studio.get_by_role("searchbox").input_value() == "wyoming port"
+    result.click()
+    assert studio.url.startswith(f"{app.url}/docs/")
+    assert "#" in studio.url

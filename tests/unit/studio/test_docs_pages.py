@@ -31,6 +31,29 @@ def test_sections_of_the_open_page_are_listed_below_its_name(client: TestClient)
     assert "#openai" not in navigation
 
 
+def test_contents_list_every_page_once_in_the_group_of_its_reader(client: TestClient) -> None:
+    navigation = client.get("/docs/quickstart").text.partition("</nav>")[0]
+    assert re.findall(r"<b>(\w+)</b>", navigation) == ["Use", "Build", "Run", "Internals"]
+    names = re.findall(r'<a href="([\w-]+)"', navigation)
+    assert sorted(names) == sorted(path.stem for path in DOCS.glob("*.md"))
+
+
+def test_search_finds_the_sections_that_contain_all_words(client: TestClient) -> None:
+    found = client.get("/docs/search", params={"q": "behind PROXY"}).text.partition("<main>")[2]
+    first = found.partition("<h3>")[2].partition("</h3>")[0]
+    assert first.startswith('<a href="deploy#behind-a-proxy">')
+    assert "<mark>proxy</mark>" in found
+    for nothing in ("", "zyzzyva"):
+        assert "<h3>" not in client.get("/docs/search", params={"q": nothing}).text
+
+
+def test_query_of_a_search_is_only_text(client: TestClient) -> None:
+    query = '"><script>@nonce</script>'
+    page = client.get("/docs/search", params={"q": query}).text
+    assert query not in page
+    assert 'value="&quot;&gt;&lt;script&gt;&#64;nonce&lt;/script&gt;"' in page
+
+
 def test_pages_together_do_not_exceed_their_size_limit() -> None:
     assert sum(path.stat().st_size for path in DOCS.glob("*.md")) <= MAX_DOCS_BYTES
 
