@@ -581,7 +581,10 @@ class Engine:
         self._wake.set()
 
     def _closing_sink(self, ticket: int, sink: Sink) -> Sink:
-        """Wrap a client's sink: a final event removes the ticket, an error ends the request."""
+        """Return a sink that passes events to a client's sink.
+
+        The ticket is removed at the final event. If the client's sink raises an exception, the request is cancelled.
+        """
 
         def call_sink(event: SpeechEvent) -> None:
             if isinstance(event, Started):

@@ -217,7 +217,8 @@ class Code2WavStreams:
     ) -> tuple[NDArray[np.int64], NDArray[np.int16]]:
         """Decode one piece of some streams of a group.
 
-        Shapes: group [g]; indices [b], into the group; codes [b, n, Q]; results [c], [c, samples and flags].
+        Shapes: group [g]; indices [b], into the group; codes [b, n, Q]; results [c], into the group, and
+        [c, samples + flags].
 
         Returns:
             The indices of the streams that succeeded, and their audio.

@@ -79,7 +79,9 @@ class RunawayDetector:
         return Guard.SILENCE if silent else Guard.REPETITION
 
     def _last_audible(self, frames: int, pcm: bytes) -> NDArray[np.int64]:
-        """Return the last audible frame as of each of the last REPEATED_FRAMES and new frames.
+        """Return the index of the last audible frame at each recent frame.
+
+        The recent frames are the `REPEATED_FRAMES` frames before `pcm`, and the n frames of `pcm`.
 
         Shapes: [40 + n].
         """
@@ -108,7 +110,9 @@ class RunawayDetector:
 
 
 def _runs(holds: NDArray[np.bool_], before: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count the consecutive frames for which each condition holds.
+    """Count the consecutive frames up to each frame for which each condition holds.
+
+    `before` has the counts of the frame before the first frame.
 
     Shapes: holds [m, n], before [m]; returns [m, n].
     """

@@ -406,9 +406,9 @@ class SlotCache:
         self._cache[:, :, slot, :, : prefix.length] = prefix.cache
 
     def _numbers_of(self, inputs: SlotInputs) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the columns of a slot except its position.
+        """Return the integers and the floats of a slot, except its position.
 
-        The number of reals is even, because one copy of int64 numbers writes all columns.
+        A zero is appended to the floats, because they are copied as int64 numbers, each of which has two floats.
         """
         settings = inputs.settings
         ints, reals = [0, inputs.eos_banned_until, inputs.seed], [settings.repetition_penalty]

@@ -84,7 +84,7 @@ class SequenceTable:
     def update_row(self, slot: int, *, speaking: bool, ended: bool, limit: int, text_limit: int | None) -> None:
         """Set the state and limits of a slot.
 
-        If `text_limit` is None, the value so far remains.
+        If `text_limit` is None, the text limit does not change.
         """
         self.speaking[slot] = speaking
         self.ended[slot] = ended
@@ -145,7 +145,7 @@ class SequenceTable:
         return starved
 
     def skip_frames(self, slot: int, frames: int) -> None:
-        """Count frames whose audio was cut as emitted."""
+        """Count frames as emitted, because their audio was cut."""
         self.emitted[slot] += frames
 
     def record_sent(self, slot: int, frames: int) -> None:
@@ -153,7 +153,7 @@ class SequenceTable:
         self.acknowledged_frames[slot] = frames
 
     def record_buffer(self, slot: int, empty_at: float) -> None:
-        """Record the time at which an acknowledged listener's buffer becomes empty."""
+        """Record the time at which a listener's buffer becomes empty, after a playback report."""
         self.buffer_empty_at[slot] = empty_at
 
     def clear(self, slot: int) -> None:
