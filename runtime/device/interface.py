@@ -23,7 +23,7 @@ class Stream(StrEnum):
 
     FIRST_AUDIO = "first audio"  # First chunk of each request, and other urgent chunks of a few frames.
     PROMPTS = "prompts"  # Prompts and the first frame of each request.
-    VOICES = "voices"  # Reference audio of new voices, which is encoded.
+    VOICES = "voices"  # Encoding of reference audio for new voices.
     FRAMES = "frames"
     AUDIO = "audio"
 

@@ -39,7 +39,8 @@ class PredictorDecoder(DecoderStack):
 class PassCacheViews:
     """Views of the code predictor's KV cache for one layer and one pass.
 
-    Shapes: [B or 1, kv_heads or 1, T or end, d].
+    Shapes: cos, sin [1, 1, T, d]; key, value [B, kv_heads, T, d]; keys, values [B, kv_heads, end, d], where T is the
+    number of new positions, and `end` is the number of all positions including the new ones.
     """
 
     cos: Tensor

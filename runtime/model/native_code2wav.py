@@ -78,7 +78,7 @@ class NativeCode2Wav:
     # the modules in a list.
 
     def _plan(self, network: Any) -> Tensor:
-        """Return the words of a `Network` structure."""
+        """Return the 64-bit words of a `Network` structure in code2wav.cpp."""
         config, words, transformer = network.config, self._words, network.pre_transformer
         first, *blocks, snake, last = network.decoder
         quantizer, d = network.quantizer, config.head_dim
@@ -140,7 +140,7 @@ class NativeCode2Wav:
         ]
 
     def _block(self, snake: Any, upsample: Any, *units_and_next: Any) -> list[int]:
-        """Return the words of a `Block` structure.
+        """Return the 64-bit words of a `Block` structure in code2wav.cpp.
 
         The last of `units_and_next` is the SnakeBeta after the block.
         """
@@ -164,7 +164,7 @@ class NativeCode2Wav:
         return self._taps(module.conv, self._places[module.slot])
 
     def _taps(self, module: Any, place: int = 0) -> list[int]:
-        """Return the words of a `Taps` structure."""
+        """Return the 64-bit words of a `Taps` structure in code2wav.cpp."""
         product, taps, dilation, repeats = pack_tiles(module), 1, 1, 1
         if isinstance(module, Conv):
             taps, dilation = module.kernel_size[0], module.dilation[0]

@@ -95,10 +95,11 @@ def _adjacent_layout(PARTS: int, R: int, BK: int) -> gl.DistributedLinearLayout:
 
 @gluon.jit
 def relabel(x):
-    """Reorder each 16 elements of K in [A, B, K] to the pairs 0, 2, 4, 6, 1, 3, 5, 7.
+    """Reorder the 8 pairs in each 16 elements of K in [A, B, K] to 0, 2, 4, 6, 1, 3, 5, 7.
 
-    Tensor cores multiply 16 elements at once. A thread holds two pairs of the 16 elements with a distance of eight.
-    After reordering, the two pairs are adjacent in memory, and the sum of the 16 products is the same.
+    Tensor cores multiply 16 elements of K at once. They expect that each thread has two pairs of elements, eight
+    elements apart. With the new order, these are two pairs that are adjacent in memory. Both operands are reordered, so
+    the sum of the 16 products does not change.
     """
     A: gl.constexpr = x.shape[0]
     B: gl.constexpr = x.shape[1]
