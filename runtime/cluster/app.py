@@ -157,8 +157,9 @@ def _pool(
 def _stamped(deployment: Any, configuration: str) -> Any:
     """Return the deployment with a version that is a hash of ``configuration``.
 
-    Serve replaces replicas only if the version changes, but refuses its public argument ``version``. Without a version,
-    Serve would replace all replicas at every change (see the scaling test in tests/wire/test_cluster.py).
+    Serve replaces replicas only if their version changes. Without a version, Serve would replace all replicas at every
+    change (see the scaling test in tests/wire/test_cluster.py). A private attribute is set here, because Serve does not
+    accept its public argument ``version``.
     """
     deployment._version = hashlib.sha256(configuration.encode()).hexdigest()[:16]
     return deployment

@@ -200,7 +200,7 @@ def _to_response(answer: httpx.Response) -> Response:
 
 
 class _Page:
-    """Adapter that has the registry interface of `generate_latest`."""
+    """Collection of metrics that `generate_latest` accepts instead of a Prometheus registry."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics

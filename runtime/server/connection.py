@@ -120,8 +120,8 @@ class Connection:
         self._timer: asyncio.TimerHandle | None = None
         # Events that wait while a worker thread uses the session. None if no worker thread uses it.
         self._waiting: deque[tuple[Callable[[], None], bool]] | None = None
-        # Refused requests that the session has not processed yet. Each entry includes the argument `is_continuation` of
-        # its event.
+        # Refused requests that the session has not processed yet: number of the utterance, error, and argument
+        # `is_continuation` of `_dispatch`.
         self._refusals: deque[tuple[int, SpeechError, bool]] = deque()
         self._continuation: asyncio.Handle | None = None
         self._draining = False
@@ -298,7 +298,7 @@ class Connection:
     def _on_speech(self, utterance: int, event: SpeechEvent) -> None:
         if isinstance(event, Refused):
             self._running.pop(utterance, None)
-            # The flag is set because a request of a draining session may continue a running response.
+            # This request may continue a running response, so it is allowed even while the server drains.
             self._dispatch(partial(self._refuse, utterance, event.error), is_continuation=True)
             return
         if isinstance(event, Finished | Broken) and (running := self._running.pop(utterance, None)) is not None:

@@ -273,7 +273,10 @@ class CartesiaSession(Dialect[Segment]):
         self.send_queue.add_message(messages.error(error, None, self._id))
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
-        """End a context with an error, and ignore its later messages if `goes_on`."""
+        """End a context with an error.
+
+        If `goes_on` is True, the client may send more messages of the context, and they are ignored.
+        """
         if context := self._contexts.pop(name, None):
             self._release(context.head)
         if goes_on:

@@ -70,7 +70,7 @@ class OutputFormat:
 
 
 class _Sped:
-    """Encoder that changes the speed of the audio and then encodes a raw format."""
+    """Encoder for raw formats that changes the speed of the audio before encoding."""
 
     def __init__(self, speed: float, raw: PcmWriter) -> None:
         self._sped = Encoder("pcm", speed=speed)

@@ -27,7 +27,8 @@ _NOTICE_S = 60.0  # Seconds between the warning to the client and the end of the
 Speaking = TypeVar("Speaking", bound=Utterance[Any])
 Config = TypeVar("Config", bound=SpeechConfig)
 
-# Maximum number of JSON values in a message, in addition to the commas that its text may contain.
+# Maximum number of JSON values in a message. Commas in its text are also counted as values, so the maximum length of
+# the text is added to this limit.
 _MAX_OTHER_VALUES = 4096
 _MAX_NAMES = 64  # Maximum number of stored names of refused contexts, whose messages may still arrive.
 _MAX_STEPS = 16  # Maximum number of steps of `work` that run in one iteration of the event loop.

@@ -116,7 +116,7 @@ class WyomingSession(SingleErrorDialect[WyomingUtterance]):
 
     @property
     def _received(self) -> WyomingUtterance | None:
-        """Return the text that is not complete yet."""
+        """Return the streamed text that has not ended yet, or None."""
         return self._texts[-1] if self._texts and self._texts[-1].takes_text else None
 
     def _read(self, fields: dict[str, Any]) -> Event | None:
