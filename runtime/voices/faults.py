@@ -11,15 +11,17 @@ from runtime.request import SAMPLE_RATE
 # after it was clipped, so clipping is searched at all levels. The histogram of the samples of one sign falls towards
 # the peak. In a clipped recording, it rises again at the level of the clipping.
 HISTOGRAM_BINS = 40
-RISE_BINS = (1, 2, 4)  # Widths in bins that the rise may have, because a codec spreads it over several bins.
-MIN_RISE_SHARE = 2e-4  # Minimum number of samples in the rise, as a fraction of all samples.
-# Minimum ratio between the number of samples in the rise and the number in a range of the same width below it. A
-# limiter causes a ratio of at most 1.9.
+# Possible widths of the histogram's rise in bins. A codec spreads the rise over several bins.
+RISE_BINS = (1, 2, 4)
+MIN_RISE_SHARE = 2e-4  # Minimum number of samples in the histogram's rise, as a fraction of all samples.
+# Minimum ratio between the number of samples in the histogram's rise and the number in a range of the same width below
+# the rise. A limiter causes a ratio of at most 1.9.
 MIN_RISE = 2.2
-# Minimum of the same ratio if the peaks are flat, as measured after a lossy codec.
+# Minimum of this ratio for a recording with flat peaks (MIN_FLATNESS), such as a clipped recording after a lossy codec.
 MIN_FLAT_RISE = 1.3
 FLATNESS_LEVEL = 0.8
-# Minimum fraction of a peak's duration (at half of the highest level) that is above FLATNESS_LEVEL. A sine has 0.61.
+# Minimum flatness of clipped peaks: the time above FLATNESS_LEVEL times their maximum, divided by the time above half
+# of the highest level. A sine has a flatness of 0.61.
 MIN_FLATNESS = 0.69
 
 # Time in which the decay of the level is measured to find echo. The silence in a stop consonant starts within this
@@ -28,7 +30,8 @@ DECAY_S = 0.08
 STEP_S, FRAME_S = 0.01, 0.02
 BANDS, LOWEST_HZ, HIGHEST_HZ = 12, 300.0, 6_000.0
 LOUD_DB = 15.0  # Maximum difference in dB between the loud frames and a frame from which the decay is measured.
-# Minimum level in dB of the loud frames above the noise. In other bands, the noise hides the decay.
+# Minimum difference in dB between the loud frames and the noise in a band. In bands with a smaller difference, the
+# noise hides the decay.
 MIN_RANGE_DB = 25.0
 MIN_MEASURED_BANDS = 3
 

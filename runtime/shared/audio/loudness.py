@@ -188,8 +188,8 @@ def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, 
 def _smoothed(needed: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return smoothed gains per block that never exceed `needed`, not even between blocks.
 
-    Each gain is a weighted mean of minima over the surrounding blocks. On each side, the mean covers one block less
-    than the minima.
+    Each gain is first replaced by the minimum of the surrounding gains, and then by a weighted mean of these minima. On
+    each side, the mean includes one block less than the minimum.
     """
     padded = np.pad(needed, _RAMP_BLOCKS, mode="edge")
     least = np.lib.stride_tricks.sliding_window_view(padded, 2 * _RAMP_BLOCKS + 1).min(axis=1)
