@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from studio.documents.subtitles import Cue
 
-# Fraction of cues that start with rows of the previous cue, from which on captions count as rolling.
+# Minimum fraction of cues that start with rows of the previous cue, for captions to count as rolling.
 ROLLING_SHARE = 1 / 3
 MIN_ROLLING_CUES = 2
 MAX_ROWS = 8  # Maximum number of rows on the screen at the same time.
@@ -159,7 +159,10 @@ def _name_of(found: re.Match[str]) -> str:
 
 
 class _Turns:
-    """Assignment of subtitle rows to speakers (unmarked rows: the previous speaker)."""
+    """Assignment of subtitle rows to speakers.
+
+    A row without a speaker belongs to the previous speaker.
+    """
 
     def __init__(self, names: set[str]) -> None:
         self._names = names

@@ -127,7 +127,10 @@ class _Book:
                 yield from chapters
 
     def _page(self, reference: etree._Element) -> tuple[etree._Element | None, str | None]:
-        """Return the manifest item of a spine reference and its entry (None for a picture)."""
+        """Return the manifest item of a spine reference, and the name of its archive entry.
+
+        The name is None for a picture. Both are None if the item or the entry is missing.
+        """
         item = self._readable(self._items.get(reference.get("idref")))
         name = None if item is None else self._entry(item)
         if item is None or name is None:

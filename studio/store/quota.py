@@ -162,7 +162,8 @@ class Quota:
     def _outside_scripts(self, owner: str) -> tuple[int, int, int, int | None, int | None]:
         """Return statistics of the owner's takes that no script uses.
 
-        They are: the number of takes, and without favourites: number, bytes, first and last time in ms.
+        The first value is the number of takes. The other values do not include favourites: the number of takes, their
+        size in bytes, and the creation times of the oldest and the newest take in ms.
         """
         (found,) = self._database.rows(
             f"""SELECT count(*), count(*) FILTER (WHERE favourite = 0),

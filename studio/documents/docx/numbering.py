@@ -18,7 +18,10 @@ _MAX_LETTERS = 26 * 3
 
 
 class _List:
-    """List of one ``w:num`` (lists with the same definition share their counters)."""
+    """Numbered list, which is defined by one ``w:num`` element.
+
+    Lists with the same definition share their counters.
+    """
 
     def __init__(self, levels: dict[int, etree._Element], starts: dict[int, int], counters: dict[int, int]) -> None:
         self.levels = levels

@@ -311,7 +311,7 @@ class _Story:
         self._add_symbols(symbol_of(attribute(element, "font"), int(code[1], 16) if code else 0xFF))
 
     def _add_symbols(self, text: str) -> None:
-        """Add text without its pictures, which are counted."""
+        """Add text without the symbols that Unicode does not have, and count these symbols."""
         text, pictures = _PICTURE.subn("", text)
         if pictures:
             self._omitted.add("symbols", count=pictures)

@@ -206,7 +206,7 @@ class PageRows:
         self._fields.append(Row(text, min(left, right), min(bottom, top), abs(top - bottom)))
 
     def _place_field(self, field: Row) -> None:
-        """Add a form field to the row before it, or as new rows below the rows above it."""
+        """Append the text of a form field to the row on its left, or insert it as new rows."""
         before = [row for row in self.rows if field.is_beside(row.y, row.size) and row.x <= field.x]
         if before:
             row = max(before, key=lambda row: row.x)
