@@ -43,7 +43,7 @@ def make() -> None:
 def check() -> None:
     """Exit with status 1 if Triton would not find the module.
 
-    The module is for its sources, this platform and this Python.
+    The module must have been compiled from the current sources, for this platform and this Python version.
     """
     import hashlib
     import sysconfig

@@ -1,8 +1,8 @@
 """Benchmark of the parts of the engine: times, lower bounds, and profiles of the kernels.
 
 python -m benchmarks.engine --model FOLDER --batches 1,8,32,64 --prompts 32,128,512
-python -m benchmarks.engine --model FOLDER --profile                    also per kernel (CUDA)
-python -m benchmarks.engine --variant graphs --variant eager:EAGER=1    compare settings, A B B A
+python -m benchmarks.engine --model FOLDER --profile                    also the time of each CUDA kernel
+python -m benchmarks.engine --variant graphs --variant eager:EAGER=1    compare settings
 
 A lower bound ("floor") is the larger of two times. The first is the time to read the required bytes at the measured
 read rate. These bytes are the weights once per pass, and the keys and values of the batch. The second is the time for

@@ -225,7 +225,8 @@ class Speech:
         """Start the utterance if it has not been started or cancelled.
 
         Raises:
-            ConnectionLost: The connection was lost, or SpeechRefused for the runtime's last error.
+            ConnectionLost: The connection was lost.
+            SpeechRefused: The runtime has closed the connection with an error.
         """
         async with self._beginning:
             if not self._has_begun and not self._silenced:
