@@ -84,7 +84,8 @@ def walk(page: Page, app: App) -> Walked:
     offer = sheet.locator(".vw-offer", has=page.locator(f"input[value='{CHECKPOINT}']"))
     expect(offer).to_contain_text("real time", timeout=PAGE_MS)
     plan_s = time.monotonic() - began
-    # The fake Hub has only one of the offered models. On a fast machine, the page suggests a larger one of its mode.
+    # The fake Hub has only one of the offered models. On a fast machine, the page suggests a larger model of the same
+    # mode.
     offer.locator("input").check()
     for box in sheet.locator(".vw-offer input").all():
         if box.get_attribute("value") != CHECKPOINT and box.is_checked():

@@ -29,7 +29,7 @@ def expect_accessible(page: Page) -> None:
 
 
 def vary(page: Page) -> None:
-    """Open the section of settings that make takes differ."""
+    """Open the section with the settings for the variation between takes."""
     page.evaluate("document.querySelector('#vw-shared-variation').open = true")
 
 

@@ -510,7 +510,7 @@ def test_recording_with_unmeasurable_noise_is_not_rated_as_good(studio: Page) ->
     expect(studio.locator(".vw-step").first).not_to_have_attribute("data-verdict", "good")
 
 
-def test_samples_received_after_a_recording_leave_no_stale_status(open_studio: OpenStudio) -> None:
+def test_samples_received_after_a_recording_do_not_change_the_status(open_studio: OpenStudio) -> None:
     page = open_studio(
         script="AudioWorkletNode = class extends AudioWorkletNode {"
         "  constructor(...given) { super(...given); window.lastNode = this; } };"

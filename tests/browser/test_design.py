@@ -235,7 +235,7 @@ def test_takes_are_played_at_equal_loudness(room: Page) -> None:
     np.testing.assert_array_equal(heard, turned(sound_of(room, kept[loudest]), gains[loudest]))
 
 
-def test_closer_to_this_button_clones_the_take_and_keeps_the_original(room: Page, wire: Wire) -> None:
+def test_button_for_similar_takes_clones_the_take_and_keeps_the_original(room: Page, wire: Wire) -> None:
     room.fill("#vw-text", HEARD)
     expect(room.locator("#vw-text-count")).to_contain_text("12 words")
     counted = room.locator("#vw-text-count").inner_text()
@@ -268,7 +268,7 @@ def test_closer_to_this_button_clones_the_take_and_keeps_the_original(room: Page
     assert steadier < livelier
     expect(card(room, "B")).to_contain_text("steadier")
     expect(card(room, "C")).to_contain_text("livelier")
-    # The mark is hidden, because descriptions do not affect cloned takes.
+    # The button that changes the description is hidden, because descriptions do not affect cloned takes.
     expect(card(room, "A").locator("[data-change=older]")).to_be_hidden()
     followed = room.locator(".vw-design-set").nth(1)
     expect(followed.locator("[data-change=older]")).to_have_count(3)

@@ -99,7 +99,7 @@ def test_start_buffer_is_as_large_as_the_last_take_required(node: Node, arrivals
         ([0, 10, 20, 500], 260),
     ],
 )
-def test_playback_start_is_delayed_by_the_lateness_of_the_last_take(
+def test_start_delay_equals_the_largest_chunk_delay_of_the_last_take(
     node: Node, arrivals_ms: list[int], hold_ms: int
 ) -> None:
     hold = module(

@@ -9,7 +9,7 @@ needs_gpu = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
 ]
-# Kernels in Triton's interpreter, which computes slowly.
+# Markers of tests that run kernels in Triton's interpreter, which is slow.
 interpreted = [
     pytest.mark.slow,
     pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),

@@ -171,7 +171,7 @@ async def test_empty_streamed_text_has_no_sentence_and_overlong_text_is_refused(
 
 
 @pytest.mark.slow
-async def test_commitment_mode_splits_at_sentence_ends_and_requires_a_language(server: RunningServer) -> None:
+async def test_text_input_mode_commitment_splits_sentences_and_requires_a_language(server: RunningServer) -> None:
     config = {**SHORT, **STREAM, "text_input_mode": "commitment"}
     found, end = await speak(server, "Pi is 3.14. And", " then", **config, language="English")
     assert [reply.start["sentence_text"] for reply in found] == ["Pi is 3.14.", "And then"]

@@ -76,7 +76,7 @@ def test_decode_attention_works_for_every_length_up_to_the_maximum(dtype: torch.
 
 
 @interpreted
-def test_code_predictor_attention_works_step_by_step_on_a_cache_of_16() -> None:
+def test_code_predictor_attention_works_step_by_step_with_16_cached_positions() -> None:
     """The code predictor first writes two positions, and then one position per step."""
     ours = heads_of(3, 2 * 3, SHAPES["three"], slots=3, length=16)
     for slot in range(3):

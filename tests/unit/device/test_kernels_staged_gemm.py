@@ -135,7 +135,7 @@ def test_every_matrix_is_split_evenly_and_fits_into_hopper_shared_memory(shape: 
 
 @pytest.mark.parametrize(("name", "count"), [("small_m_gemm", 16), ("medium_m_gemm", 18)])
 def test_kernels_compile_for_hopper_and_fit_into_shared_memory(name: str, count: int) -> None:
-    """It prefetches weights, lets the next kernel start, and waits for the previous kernel.
+    """Each kernel prefetches weights, lets the next kernel start, and waits for the previous.
 
     Both kernels have variants for 16-bit and for 8-bit weights.
     """

@@ -53,7 +53,7 @@ def test_reader_without_acknowledgements_gets_a_bounded_number_of_frames(quick: 
     assert not stuck.ended
 
 
-def test_row_advances_by_the_acknowledged_audio(quick: Checkpoint) -> None:
+def test_row_generates_as_much_audio_as_is_acknowledged(quick: Checkpoint) -> None:
     engine = engine_of(quick, reader_s=0.8)
     ticket, recorder = patient(engine, frames=24)
     run_turns(engine, 30)

@@ -87,7 +87,7 @@ def test_cached_prefix_gives_the_same_bytes_and_is_computed_once(
 
 
 @pytest.mark.parametrize("layout", list(Layout))
-def test_prefix_without_following_text_excludes_its_last_position(layout: Layout, cloner: Checkpoint) -> None:
+def test_cached_prefix_excludes_the_last_position_if_no_text_follows(layout: Layout, cloner: Checkpoint) -> None:
     """In the streaming layout, reference text that is longer than its audio fills the prompt."""
     request = cloned(seconds=2.0, layout=layout, max_frames=3)
     assert request.reference is not None

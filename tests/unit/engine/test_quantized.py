@@ -81,8 +81,8 @@ def test_unquantized_weights_in_memory_are_bounded_by_the_core_count(
     def finish(module: nn.Module) -> None:
         if isinstance(module, Linear):
             module.quantize(Quantization.INT8)
-            # Other threads quantize layers at the same time. A layer that both scans report was unquantized during the
-            # first scan.
+            # Other threads may quantize layers during the first scan. The second scan removes these layers, so all
+            # counted layers were unquantized at the same time.
             others.append(len(unrounded(unrounded(linears))))
 
     paths = [folder_of("tiny", "custom_voice") / "model.safetensors"]

@@ -152,7 +152,7 @@ def test_rows_with_much_buffered_audio_pause_only_if_slots_are_scarce() -> None:
     assert scheduler.runnable(table, 100.6, is_scarce=True).tolist() == [0, 1, 2]
 
 
-def test_only_rows_near_their_end_decode_during_pending_first_audio() -> None:
+def test_only_rows_with_a_low_buffer_run_while_first_audio_is_pending() -> None:
     scheduler, table = speaking(4)
     table.sampled[:3], table.emitted[:3], table.last_chunk[:3] = 9, 8, 4
     table.buffer_empty_at[:3] = 100.0 + LOW_BUFFER_S + np.array([0.1, -0.1, -9.0])
@@ -167,7 +167,9 @@ def test_only_rows_near_their_end_decode_during_pending_first_audio() -> None:
 @pytest.mark.parametrize(
     ("step_s", "yields_to_first_audio"), [(np.inf, False), (0.7 * FRAME_S, False), (0.6 * FRAME_S, True)]
 )
-def test_rows_pause_for_first_audio_if_their_next_chunk_is_in_time(step_s: float, yields_to_first_audio: bool) -> None:
+def test_rows_pause_for_first_audio_only_if_decoding_is_faster_than_real_time(
+    step_s: float, yields_to_first_audio: bool
+) -> None:
     scheduler = Simulation.of(1, first_alone=True).scheduler
     assert (
         scheduler.yields_to_first_audio(StepDurations(step_s=step_s, code2wav_s=0.1 * FRAME_S)) == yields_to_first_audio
@@ -312,7 +314,7 @@ def asked(scheduler: Scheduler, table: SequenceTable) -> list[tuple[bool, list[i
     return [(chunk.is_urgent, chunk.slots.tolist(), chunk.frames.tolist()) for chunk in chunks]
 
 
-def test_chunk_with_a_full_buffer_waits_for_half_of_the_other_rows() -> None:
+def test_chunk_for_a_full_client_buffer_waits_for_half_of_the_rows() -> None:
     scheduler, table = scheduler_with_pending(16, 3, 3, 3)
     assert asked(scheduler, table) == []
     table.sampled[2] += 13
@@ -332,7 +334,7 @@ def test_waiting_for_a_batch_ends_with_a_low_buffer_or_a_second_chunk() -> None:
     assert asked(scheduler, table) == [(False, [0, 1], [16, 16])]
 
 
-def test_short_chunk_with_a_low_buffer_does_not_wait_for_a_large_call() -> None:
+def test_short_chunk_for_a_low_client_buffer_does_not_wait_for_a_large_call() -> None:
     """An example is the second chunk after a first chunk of one frame.
 
     The client has only 80 ms of audio left, so the chunk is urgent.
@@ -351,7 +353,7 @@ def test_short_chunk_with_a_low_buffer_does_not_wait_for_a_large_call() -> None:
     )
 
 
-def test_row_with_a_full_backlog_does_not_wait() -> None:
+def test_row_with_a_full_backlog_does_not_wait_for_a_batch() -> None:
     scheduler, table = scheduler_with_pending(MAX_BACKLOG_FRAMES - 1, 3, 3, 3)
     table.largest_chunk[:] = table.last_chunk[:] = 48
     assert asked(scheduler, table) == []
@@ -360,7 +362,7 @@ def test_row_with_a_full_backlog_does_not_wait() -> None:
     assert asked(scheduler, table) == [(False, [0], [48])]
 
 
-def test_first_chunks_and_rows_without_text_do_not_wait() -> None:
+def test_first_chunks_and_rows_without_text_do_not_wait_for_a_batch() -> None:
     scheduler, table = scheduler_with_pending(16, 3, 3, 3, 3, 3, 3, 3)
     table.text_limit[1] = table.sampled[1]
     table.last_chunk[2] = 0

@@ -207,7 +207,7 @@ def test_published_decoder_has_a_receptive_field_of_ten_frames() -> None:
 
 
 @torch.inference_mode()
-def test_code2wav_shapes_are_equal_in_the_code_path_for_gpus() -> None:
+def test_code2wav_shapes_are_correct_on_the_meta_device() -> None:
     """The meta device takes the same branches of the code as a GPU."""
     with on_meta():
         code2wav = Code2Wav(speech_tokenizer_config().code2wav)

@@ -284,7 +284,7 @@ async def test_visitors_above_the_limit_per_address_cannot_store_data() -> None:
         assert (await client.patch("/studio/me", headers=ONE)).status_code == 200
 
 
-async def test_storing_in_the_runtime_requires_permission_by_the_visitor_limits() -> None:
+async def test_runtime_stores_data_only_if_the_visitor_limits_allow_it() -> None:
     asked: list[str | None] = []
 
     async def admit(visitor: Visitor) -> None:

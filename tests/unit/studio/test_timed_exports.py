@@ -78,7 +78,7 @@ def test_a_last_line_that_exceeds_the_given_length_is_reported(client: httpx.Cli
 
 
 @pytest.mark.parametrize("starts", [(1.0, None), (2.0, 1.0)])
-def test_every_line_has_a_time_not_before_the_previous_line(
+def test_timed_lines_need_start_times_that_never_decrease(
     client: httpx.Client, starts: tuple[float | None, ...]
 ) -> None:
     take = save(client, pcm_of(0.5, 1))["id"]

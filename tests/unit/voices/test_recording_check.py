@@ -1,4 +1,4 @@
-"""Tests for the examination of a recording: speech detection, trimming and advice."""
+"""Tests for the check of a recording: speech detection, trimming and advice."""
 
 from __future__ import annotations
 
@@ -280,10 +280,10 @@ def test_noise_is_measured_in_a_short_silence_and_with_an_offset(speech: Samples
     assert pauses_db < -60
 
 
-# --- Tests of the complete examination report.
+# --- Test of the complete result of the check.
 
 
-def test_examination_reports_the_trimmed_range_and_levels(speech: Samples) -> None:
+def test_recording_check_reports_the_trimmed_range_and_levels(speech: Samples) -> None:
     recording = np.concatenate([silence(2), speech, silence(3)]) + noise(len(speech) + 120_000, 1e-4)
     found = check_recording(recording, WORDS)
     kept = prepare_recording(recording, WORDS, LIMITS)

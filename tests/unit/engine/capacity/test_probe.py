@@ -57,7 +57,7 @@ def test_frame_time_of_the_engine_is_measured_once(weights: probing.Weights, mon
     assert probe.rtf(config, weights) == round(parallel_frame_time(frame, sound, slowdown) / 0.08, 3)
 
 
-def test_audio_decoding_on_its_own_core_costs_only_the_slowdown_of_frames() -> None:
+def test_audio_decoded_on_separate_cores_only_slows_down_frames() -> None:
     assert parallel_frame_time(frame=1.0, sound=0.4, slowdown=1.0) == 1.0
     # Frames take twice as long while audio is decoded.
     assert parallel_frame_time(frame=1.0, sound=0.4, slowdown=2.0) == 1.2

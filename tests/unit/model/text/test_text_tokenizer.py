@@ -91,7 +91,7 @@ def test_body_of_a_prompt_is_the_text_between_the_template_tokens(folder: Path, 
         ("cafe\u0301 au\u0301", ["cafe\u0301", " au\u0301"]),
     ],
 )
-def test_pieces_start_at_pre_tokenizer_boundaries_and_contain_the_body_ids(
+def test_pieces_start_at_pre_tokenizer_boundaries_and_have_the_ids_of_the_text(
     folder: Path, text: str, words: list[str]
 ) -> None:
     tokenizer = tokenizer_of(folder)
