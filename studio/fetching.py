@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from studio.runtimes.child_process import ChildProcess, spawn
+from studio.runtimes.child_process import ChildProcess, Refused, read_output, spawn
 
 FETCH_COMMAND = ("runtime.cli", "fetch")  # Module and subcommand of the child process.
 PLAN_TIMEOUT_S = 300.0  # Timeout of a plan in seconds. On a busy machine, importing torch alone may take a minute.
@@ -84,17 +84,10 @@ class Plan:
             await asyncio.wait({self._task})
 
     async def _compute(self, device: Sequence[str]) -> None:
-        process = await spawn([*self._command, "--plan", *device], asyncio.subprocess.PIPE)
-        child = ChildProcess(process)
         try:
-            assert process.stdout is not None
             async with asyncio.timeout(PLAN_TIMEOUT_S):
-                line = await process.stdout.read()
-                if await child.ended() == 0:
-                    self.latest = json.loads(line)
-        except (TimeoutError, ValueError):
+                self.latest = json.loads(await read_output([*self._command, "--plan", *device]))
+        except (TimeoutError, ValueError, Refused):
             pass  # If there is no plan, the built-in table is used.
         finally:
             self._started_at = time.monotonic()
-            child.kill()
-            await process.wait()

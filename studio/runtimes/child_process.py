@@ -176,16 +176,29 @@ async def fits_alongside(command: Sequence[str]) -> bool:
         Refused: The new checkpoints cannot be loaded at all.
         OSError, ValueError: The process cannot be started.
     """
-    process = await spawn([*command, "--check"], asyncio.subprocess.PIPE)
-    checking = ChildProcess(process)
+    return bool(json.loads(await read_output([*command, "--check"]))["fits_alongside"])
+
+
+async def read_output(command: Sequence[str]) -> bytes:
+    """Run a command of the runtime in a child process, and return its output.
+
+    The process is killed if the caller is cancelled.
+
+    Raises:
+        Refused: The command failed. The message has the reason.
+        OSError, ValueError: The process cannot be started.
+    """
+    process = await spawn(command, asyncio.subprocess.PIPE)
+    child = ChildProcess(process)
     try:
         assert process.stdout is not None
-        body = await process.stdout.read()
-        if await checking.ended():
-            raise Refused(checking.last_line or "the check of them has ended without a word.")
-        return bool(json.loads(body)["fits_alongside"])
+        output = await process.stdout.read()
+        if await child.ended():
+            raise Refused(child.last_line or "the check of them has ended without a word.")
+        return output
     finally:
-        checking.kill()
+        child.kill()
+        await process.wait()
 
 
 async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Process:
