@@ -21,7 +21,7 @@ from runtime.shared.port.errors import refuse_unknown_websocket, unmatched_route
 from runtime.shared.port.guard import RequestGuard
 from runtime.shared.port.origins import Cors, Hosts, Origins
 from runtime.shipped import shipped
-from studio.downloads import Downloads
+from studio.downloads import CheckpointDownload
 from studio.fetching import Plan
 from studio.page.bundle import Bundles
 from studio.page.security_headers import SecurityHeaders
@@ -69,7 +69,7 @@ def build(
     relay = Relay(runtime, key, voice_owner_lookup(stores.visitors), allowed, runtime_settings)
     downloads, plan = None, Plan()
     if isinstance(runtime, ChildRuntime):
-        downloads = Downloads(runtime, settings.store.folder, partial(cards_of, runtime, relay.key))
+        downloads = CheckpointDownload(runtime, settings.store.folder, partial(cards_of, runtime, relay.key))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

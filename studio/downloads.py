@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from runtime.errors import OutOfOrder
 from runtime.request import Mode
 from runtime.shared.files import make_private, replace_file
 from studio.checkpoint_arguments import bits_of, models_of, named_in, reference_of, with_bits, with_models
-from studio.fetching import FETCH_COMMAND, fetching
+from studio.fetching import Download, DownloadPart, DownloadRecord, DownloadState
 from studio.runtimes.supervisor import ChildRuntime, RuntimeState
 
 log = logging.getLogger(__name__)
@@ -36,57 +35,30 @@ RATE_WINDOW_S = 8.0
 Cards = Callable[[], Awaitable[list[dict[str, Any]]]]
 
 
-class DownloadState(StrEnum):
-    """State of the download of checkpoints, for example paused or failed."""
-
-    NONE = "none"
-    FETCHING = "fetching"
-    PAUSED = "paused"
-    CHANGING = "changing"  # All files are downloaded, and the runtime loads them.
-    FAILED = "failed"
-    DONE = "done"  # The runtime serves the checkpoints.
-
-
 @dataclass(slots=True)
-class DownloadPart:
-    """Progress of the download of one checkpoint.
-
-    `got` is the number of downloaded bytes, and `of` is the total number of bytes.
-    """
-
-    id: str
-    got: int = 0
-    of: int = 0
-    step: str = "waits"  # Current step: waits, fetching, checking, or here (all files are on disk).
-    modes: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class DownloadRecord:
+class CheckpointRecord(DownloadRecord):
     """State of a checkpoint download, which is stored on disk."""
 
-    state: DownloadState = DownloadState.NONE
-    parts: list[DownloadPart] = field(default_factory=list)
     serving: list[str] = field(default_factory=list)  # Arguments of the downloaded checkpoints that are being served.
     before: list[str] = field(default_factory=list)  # Arguments of the checkpoints that were served earlier.
     bits: str = ""  # Weight format that the host has chosen, or "" for the studio's setting.
     bits_before: str = ""
 
 
-class Downloads:
+class CheckpointDownload(Download):
     """State machine of the current checkpoint download.
 
     `served` is a function that returns the model cards of the checkpoints that the runtime has loaded.
     """
 
+    record: CheckpointRecord
+
     def __init__(self, runtime: ChildRuntime, folder: Path, served: Cards) -> None:
         self._runtime = runtime
         self._folder = folder
         self._served = served
-        self._work: asyncio.Task[None] | None = None
         self._rates: deque[tuple[float, int]] = deque()
-        self.problem: dict[str, Any] | None = None
-        self.record = _read(folder / FILE)
+        super().__init__(_read(folder / FILE))
         if self.record.state in (DownloadState.FETCHING, DownloadState.CHANGING):
             self.record.state = DownloadState.PAUSED
 
@@ -198,47 +170,11 @@ class Downloads:
     # --- Methods that run the download in the background.
 
     def _begin(self) -> None:
-        self.problem = None
         self._rates.clear()
-        self._become(DownloadState.FETCHING)
-        self._work = asyncio.create_task(self._fetch_and_change())
-
-    async def _halt(self) -> None:
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.wait({self._work})
-            self._work = None
-
-    async def _fetch_and_change(self) -> None:
-        try:
-            if await self._fetch():
-                await self._change()
-        except (OSError, ValueError):
-            log.exception("a download could not be started")
-            self._fail({"code": "fetch_failed", "message": "The download could not be started; the log says why."})
-
-    async def _fetch(self) -> bool:
-        """Download all files and return True if all of them are complete."""
-        async with fetching(FETCH_COMMAND, [part.id for part in self.record.parts]) as events:
-            async for event in events:
-                match event["event"]:
-                    case "failed":
-                        self._fail({name: event[name] for name in ("code", "message", "facts")})
-                        return False
-                    case "ended":
-                        if event["status"]:
-                            message = event["message"] or f"The download ended with status {event['status']}."
-                            self._fail({"code": "fetch_failed", "message": message})
-                        return not event["status"]
-                    case _:
-                        self._on_event(event)
-        return False
+        super()._begin()
 
     def _on_event(self, event: dict[str, Any]) -> None:
-        part = next(part for part in self.record.parts if part.id == event["id"])
-        part.got, part.of = event.get("got", part.got), event.get("of", part.of)
-        part.modes = event.get("modes", part.modes)
-        part.step = {"done": "here", "progress": event.get("step", "")}.get(event["event"], part.step)
+        super()._on_event(event)
         if event["event"] == "progress":
             self._rates.append((time.monotonic(), sum(part.got for part in self.record.parts)))
             while self._rates[-1][0] - self._rates[0][0] > RATE_WINDOW_S:
@@ -251,7 +187,7 @@ class Downloads:
         (began, first), (now, last) = self._rates[0], self._rates[-1]
         return max(0.0, last - first) / max(time.monotonic() - began, 0.1) if now > began else None
 
-    async def _change(self) -> None:
+    async def _use_files(self) -> None:
         """Load the downloaded checkpoints, or keep the current ones if that fails."""
         self._become(DownloadState.CHANGING)
         await self._settled()  # Wait until other checkpoints that the host has requested are loaded.
@@ -269,7 +205,7 @@ class Downloads:
         self._runtime.change(with_bits(with_models(self._runtime.args, models), self.record.bits))
         await self._settled()
         if problem := self._runtime.status.problem:
-            self._fail({"code": "not_changed", "message": problem})
+            self._fail("not_changed", problem)
         return not problem
 
     async def _settled(self) -> None:
@@ -300,12 +236,8 @@ class Downloads:
         if not holds:
             raise OutOfOrder(what="Downloading", why=why)
 
-    def _fail(self, problem: dict[str, Any]) -> None:
-        self.problem = {"facts": {}, **problem}
-        self._become(DownloadState.FAILED)
-
     def _become(self, state: DownloadState) -> None:
-        self.record.state = state
+        super()._become(state)
         self._save()
 
     def _save(self) -> None:
@@ -316,13 +248,13 @@ class Downloads:
             log.warning("the state of the download could not be saved")
 
 
-def _read(path: Path) -> DownloadRecord:
+def _read(path: Path) -> CheckpointRecord:
     try:
         stored = json.loads(path.read_bytes())
         parts = [DownloadPart(**part) for part in stored.pop("parts")]
-        return DownloadRecord(**{**stored, "state": DownloadState(stored["state"]), "parts": parts})
+        return CheckpointRecord(**{**stored, "state": DownloadState(stored["state"]), "parts": parts})
     except (OSError, ValueError, TypeError, KeyError):
-        return DownloadRecord()
+        return CheckpointRecord()
 
 
 def _public(reference: str) -> str:

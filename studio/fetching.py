@@ -1,20 +1,24 @@
-"""Child processes that download checkpoints and list published checkpoints.
+"""Downloads from the Hugging Face Hub, and the list of published checkpoints.
 
-The child process runs the command ``voicewright fetch``. Only this process uses `huggingface_hub`. Therefore, network
-and disk access never block the studio, and a download can be stopped immediately. Thread: event loop.
+Both use a child process, which runs the command ``voicewright fetch``. Only this process uses `huggingface_hub`.
+So network and disk access never block the studio, and a download can be stopped immediately. Thread: event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from studio.runtimes.child_process import ChildProcess, Refused, read_output, spawn
+
+log = logging.getLogger(__name__)
 
 FETCH_COMMAND = ("runtime.cli", "fetch")  # Module and subcommand of the child process.
 PLAN_TIMEOUT_S = 300.0  # Timeout of a plan in seconds. On a busy machine, importing torch alone may take a minute.
@@ -22,31 +26,108 @@ RETRY_DELAY_S = 30.0
 MAX_PLAN_AGE_S = 600.0  # Maximum age of a plan in seconds.
 
 
-@asynccontextmanager
-async def fetching(command: Sequence[str], models: Sequence[str]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """Start a child process that downloads checkpoints, and yield an iterator over its events.
+class DownloadState(StrEnum):
+    """State of a download, for example paused or failed."""
 
-    The last event is the exit of the child process. The process is killed when the context exits.
+    NONE = "none"
+    FETCHING = "fetching"
+    PAUSED = "paused"
+    CHANGING = "changing"  # All files are downloaded, and the runtime loads them.
+    FAILED = "failed"
+    DONE = "done"
 
-    Raises:
-        OSError, ValueError: The child process cannot be started.
+
+@dataclass(slots=True)
+class DownloadPart:
+    """Progress of the download of one repository.
+
+    `got` is the number of downloaded bytes, and `of` is the total number of bytes.
     """
-    process = await spawn([*command, "--json", *models], asyncio.subprocess.PIPE)
-    child = ChildProcess(process)
-    assert process.stdout is not None
-    try:
-        yield _events(child, process.stdout)
-    finally:
-        child.kill()  # The child may be killed at any time, because completed files remain.
-        await process.wait()
+
+    id: str
+    got: int = 0
+    of: int = 0
+    step: str = "waits"  # Current step: waits, fetching, checking, or here (all files are on disk).
+    modes: list[str] = field(default_factory=list)
 
 
-async def _events(child: ChildProcess, lines: asyncio.StreamReader) -> AsyncIterator[dict[str, Any]]:
-    async for line in lines:
-        with suppress(ValueError):
-            if isinstance(event := json.loads(line), dict):
-                yield event
-    yield {"event": "ended", "status": await child.ended(), "message": child.last_line}
+@dataclass(slots=True)
+class DownloadRecord:
+    """State of a download, and the progress of each repository."""
+
+    state: DownloadState = DownloadState.NONE
+    parts: list[DownloadPart] = field(default_factory=list)
+
+
+class Download:
+    """State machine of a download in the background.
+
+    Subclasses define when a download may start, and how its files are used.
+    """
+
+    def __init__(self, record: DownloadRecord, command: Sequence[str] = FETCH_COMMAND) -> None:
+        self.record = record
+        self.problem: dict[str, Any] | None = None  # Code, message and facts of the error of a failed download.
+        self._command = command
+        self._work: asyncio.Task[None] | None = None
+
+    def _begin(self) -> None:
+        self.problem = None
+        self._become(DownloadState.FETCHING)
+        self._work = asyncio.create_task(self._fetch_and_use())
+
+    async def _halt(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.wait({self._work})
+            self._work = None
+
+    async def _fetch_and_use(self) -> None:
+        try:
+            if await self._fetch():
+                await self._use_files()
+        except (OSError, ValueError):
+            log.exception("a download could not be started")
+            self._fail("fetch_failed", "The download could not be started; the log says why.")
+
+    async def _fetch(self) -> bool:
+        """Download all files in a child process, and return True if all of them are complete."""
+        names = [part.id for part in self.record.parts]
+        process = await spawn([*self._command, "--json", *names], asyncio.subprocess.PIPE)
+        child = ChildProcess(process)
+        assert process.stdout is not None
+        try:
+            async for line in process.stdout:
+                if not line.startswith(b"{"):
+                    continue  # A library may print other lines.
+                event = json.loads(line)
+                if event["event"] == "failed":
+                    self._fail(event["code"], event["message"], event["facts"])
+                    return False
+                self._on_event(event)
+            if status := await child.ended():
+                self._fail("fetch_failed", child.last_line or f"The download ended with status {status}.")
+            return not status
+        finally:
+            child.kill()  # The child may be killed at any time, because completed files remain.
+            await process.wait()
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        part = next(part for part in self.record.parts if part.id == event["id"])
+        part.got, part.of = event.get("got", part.got), event.get("of", part.of)
+        part.modes = event.get("modes", part.modes)
+        part.step = {"done": "here", "progress": event.get("step", "")}.get(event["event"], part.step)
+
+    async def _use_files(self) -> None:
+        """Use the downloaded files after all of them are complete."""
+        self._become(DownloadState.DONE)
+
+    def _fail(self, code: str, message: str, facts: dict[str, Any] | None = None) -> None:
+        self.problem = {"code": code, "message": message, "facts": facts or {}}
+        self._become(DownloadState.FAILED)
+
+    def _become(self, state: DownloadState) -> None:
+        self.record.state = state
 
 
 class Plan:

@@ -22,7 +22,7 @@ from runtime.request import Mode
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings
 from runtime.shared.certificates import certificates
 from studio.checkpoint_arguments import BITS, models_of, values_of
-from studio.downloads import Downloads
+from studio.downloads import CheckpointDownload
 from studio.errors import HostOnly, MemoryTooSmall
 from studio.fetching import Plan
 from studio.routes.host import ASK_S, is_host
@@ -58,7 +58,7 @@ async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, A
 
 
 def feature(
-    request: Request, runtime: Runtime, settings: StudioSettings, downloads: Downloads | None
+    request: Request, runtime: Runtime, settings: StudioSettings, downloads: CheckpointDownload | None
 ) -> dict[str, Any]:
     """Return the data about checkpoints that the page needs before it is displayed.
 
@@ -81,7 +81,9 @@ class RealVoiceRoutes:
     Thread: event loop.
     """
 
-    def __init__(self, runtime: Runtime, settings: StudioSettings, downloads: Downloads | None, plan: Plan) -> None:
+    def __init__(
+        self, runtime: Runtime, settings: StudioSettings, downloads: CheckpointDownload | None, plan: Plan
+    ) -> None:
         """Create the routes of checkpoint downloads.
 
         Args:
@@ -99,10 +101,10 @@ class RealVoiceRoutes:
         table: list[tuple[str, str, Handler]] = [
             ("GET", "", self.show),
             ("POST", "", self.start),
-            ("DELETE", "", partial(self.act, Downloads.stop, 200)),
-            ("POST", "/pause", partial(self.act, Downloads.pause, 200)),
-            ("POST", "/resume", partial(self.act, Downloads.resume, 202)),
-            ("POST", "/back", partial(self.act, Downloads.restore_previous, 202)),
+            ("DELETE", "", partial(self.act, CheckpointDownload.stop, 200)),
+            ("POST", "/pause", partial(self.act, CheckpointDownload.pause, 200)),
+            ("POST", "/resume", partial(self.act, CheckpointDownload.resume, 202)),
+            ("POST", "/back", partial(self.act, CheckpointDownload.restore_previous, 202)),
         ]
         return [
             Route(f"/studio/host/downloads{path}", handle_errors(endpoint), methods=[method])
@@ -141,15 +143,17 @@ class RealVoiceRoutes:
         self._plan.invalidate()
         return json_response({"download": downloads.status()}, 202)
 
-    async def act(self, action: Callable[[Downloads], Awaitable[None]], status: int, request: Request) -> Response:
+    async def act(
+        self, action: Callable[[CheckpointDownload], Awaitable[None]], status: int, request: Request
+    ) -> Response:
         """Run an action on the current download, such as a pause, and return the download's state."""
         downloads = self._of(request)
         await action(downloads)
-        if action is Downloads.stop:
+        if action is CheckpointDownload.stop:
             self._plan.invalidate()
         return json_response({"download": downloads.status()}, status)
 
-    def _of(self, request: Request) -> Downloads:
+    def _of(self, request: Request) -> CheckpointDownload:
         if not is_host(request, self._settings):
             raise HostOnly
         if self._downloads is None:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from runtime.settings import DEMO_CHECKPOINT
-from studio.downloads import FILE, Downloads
+from studio.downloads import FILE, CheckpointDownload
 from studio.fetching import Plan
 from studio.routes.host import HostRoutes
 from studio.routes.real_voices import RealVoiceRoutes, build_plan
@@ -47,7 +47,7 @@ async def studio(
     async def cards() -> list[dict[str, Any]]:
         return [{"id": DEMO_CHECKPOINT.name, "modes": ["custom_voice", "voice_design", "base"]}]
 
-    downloads = Downloads(runtime, folder, cards)
+    downloads = CheckpointDownload(runtime, folder, cards)
     kwargs, plan = StudioSettings(**settings), Plan()
     plan.latest = machine
     routes = [
@@ -206,7 +206,7 @@ async def test_download_routes_are_for_the_host_only(tmp_path: Path) -> None:
 def test_unreadable_download_state_is_ignored(tmp_path: Path) -> None:
     for text in ("", "{}", "[]", json.dumps({"state": "strange", "parts": []}), '{"state": "paused", "parts": [{}]}'):
         (tmp_path / FILE).write_text(text)
-        downloads = Downloads(ChildRuntime([]), tmp_path, lambda: asyncio.sleep(0, []))
+        downloads = CheckpointDownload(ChildRuntime([]), tmp_path, lambda: asyncio.sleep(0, []))
         assert downloads.status()["state"] == "none"
 
 
