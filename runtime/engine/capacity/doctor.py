@@ -168,8 +168,8 @@ def check_checkpoints(settings: Settings) -> CheckResult:
     bits = WeightsSelector(engine, device)
     pairs = zip(registry.entries, found, strict=True)
     chosen = [bits.choose(entry.config, entry.name, inspection.types.values()) for entry, inspection in pairs]
-    need = MemoryRequirement.of(found, budget, engine, chosen)
-    need.require(", ".join(names), budget, engine)
+    need = MemoryRequirement.of(found, budget, chosen)
+    need.require(", ".join(names), budget)
     return CheckResult(names, registry.modes, need.with_slots(engine.max_slots or budget.max_slots), budget.free)
 
 
@@ -188,11 +188,8 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
         DeviceUnavailable, InvalidSetting: The settings cannot be used on this machine.
     """
     device = open_device(settings.device, eager=True)
-    dtype, budget, bits = (
-        choose_dtype(settings.dtype, device),
-        MemoryBudget.of(device, settings),
-        WeightsSelector(settings, device),
-    )
+    dtype, budget = choose_dtype(settings.dtype, device), MemoryBudget.of(device, settings)
+    bits = WeightsSelector(settings, device)
     if others:
         source = combine_adapters(*map(find_source, (reference, *others)))
         found, name = inspect_source(source), source.name
@@ -214,9 +211,9 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
     if {TALKER, DECODER} <= found.networks.keys():
         kinds: list[Weights] = [] if stored else [(other, None) for other in DTYPES]
         kinds += [(dtype, kind) for kind in supported_quantizations(device.name) if stored in (None, kind)]
-        rows = tuple(_row(found, kind, budget, settings, bits, is_chosen=kind == chosen) for kind in kinds)
+        rows = tuple(_row(found, kind, budget, bits, is_chosen=kind == chosen) for kind in kinds)
         with found.record_error():
-            MemoryRequirement.of([found], budget, settings, [chosen]).require(name, budget, settings)
+            MemoryRequirement.of([found], budget, [chosen]).require(name, budget)
     notes = [part.notes for part in (found.config, found.speech) if part is not None]
     return Diagnosis(
         name=name,
@@ -238,15 +235,9 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
 
 
 def _row(
-    found: Inspection,
-    weights: Weights,
-    budget: MemoryBudget,
-    settings: EngineSettings,
-    bits: WeightsSelector,
-    *,
-    is_chosen: bool,
+    found: Inspection, weights: Weights, budget: MemoryBudget, bits: WeightsSelector, *, is_chosen: bool
 ) -> MemoryRow:
     assert found.config is not None
-    need = MemoryRequirement.of([found], budget, settings, [weights])
+    need = MemoryRequirement.of([found], budget, [weights])
     rtf = bits.probe.rtf(found.config, weights) if bits.is_measured(found.config) else None
-    return MemoryRow(weights_name(weights), is_chosen, need.once, need.slot, need.slots_in(budget, settings), rtf)
+    return MemoryRow(weights_name(weights), is_chosen, need.once, need.slot, need.slots_in(budget), rtf)

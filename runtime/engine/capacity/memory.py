@@ -48,6 +48,7 @@ class MemoryBudget:
     """
 
     device: str
+    settings: EngineSettings
     on_cpu: bool
     may_have: int
     free: int  # Number of bytes that are free now.
@@ -57,21 +58,21 @@ class MemoryBudget:
         on_cpu = device.torch_device.type == "cpu"
         total, free = device_memory(device)
         may_have = total if on_cpu else int(settings.memory_share * total)
-        return cls(device.name, on_cpu, may_have, free - (total - may_have))
+        return cls(device.name, settings, on_cpu, may_have, free - (total - may_have))
 
     @property
     def max_slots(self) -> int:
         """Return the default maximum number of slots."""
         return CPU_SLOTS if self.on_cpu else MAX_SLOTS
 
-    def slots_in(self, size: float, slot: int, settings: EngineSettings) -> int:
+    def slots_in(self, size: float, slot: int) -> int:
         """Return the number of slots to allocate in `size` bytes, where a slot has `slot` bytes.
 
         The number is the setting `max_slots` or, without this setting, the number that fits, up to the default maximum.
         The result is 0 if this number of slots does not fit.
         """
         fitting = int(size // slot)
-        wanted = settings.max_slots or min(max(fitting, 1), self.max_slots)
+        wanted = self.settings.max_slots or min(max(fitting, 1), self.max_slots)
         return wanted if wanted <= fitting else 0
 
 
@@ -93,7 +94,7 @@ def slots_for(device: Device, settings: EngineSettings, slot: int, unready: int 
     """
     budget = MemoryBudget.of(device, settings)
     left, least = budget.free - (0 if budget.on_cpu else RESERVE_BYTES), settings.max_slots or 1
-    if not budget.on_cpu and not budget.slots_in(left, slot, settings):
+    if not budget.on_cpu and not budget.slots_in(left, slot):
         total, free = device_memory(device)
         raise DeviceMemory(
             slots=least,
@@ -102,7 +103,7 @@ def slots_for(device: Device, settings: EngineSettings, slot: int, unready: int 
             kept=round((total - budget.may_have) / GIB, 2),
             reserve=round(RESERVE_BYTES / GIB, 2),
         )
-    return settings.max_slots or max(1, budget.slots_in((left - kept_bytes) / unready, slot, settings))
+    return settings.max_slots or max(1, budget.slots_in((left - kept_bytes) / unready, slot))
 
 
 def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings, element: int) -> int:
@@ -130,41 +131,39 @@ class MemoryRequirement:
     slot: int
 
     @classmethod
-    def of(
-        cls, found: Sequence[Inspection], budget: MemoryBudget, settings: EngineSettings, weights: Sequence[Weights]
-    ) -> MemoryRequirement:
+    def of(cls, found: Sequence[Inspection], budget: MemoryBudget, weights: Sequence[Weights]) -> MemoryRequirement:
         """Estimate the device memory of inspected checkpoints.
 
         A speech tokenizer that several checkpoints share is counted once.
         """
         networks = _networks(found, weights)
-        used_bytes = sum(_network_bytes(*network, settings, on_cpu=budget.on_cpu) for network in networks)
+        used_bytes = sum(_network_bytes(*network, budget) for network in networks)
         slot = 0
         for inspection, (dtype, _) in zip(found, weights, strict=True):
             code2wav = inspection.networks[DECODER]
             assert inspection.config is not None
             assert isinstance(code2wav, Code2Wav)
-            slot += slot_bytes(inspection.config, code2wav, settings, dtype.itemsize)
+            slot += slot_bytes(inspection.config, code2wav, budget.settings, dtype.itemsize)
         return cls(used_bytes + (PROCESS_BYTES if budget.on_cpu else CONTEXT_BYTES + RESERVE_BYTES), slot)
 
     def with_slots(self, slots: int) -> int:
         return self.once + slots * self.slot
 
-    def slots_in(self, budget: MemoryBudget, settings: EngineSettings) -> int:
+    def slots_in(self, budget: MemoryBudget) -> int:
         """Return the number of slots per checkpoint if no other process uses the device.
 
         The number is 0 if the checkpoints do not fit.
         """
-        return budget.slots_in(budget.may_have - self.once, self.slot, settings)
+        return budget.slots_in(budget.may_have - self.once, self.slot)
 
-    def require(self, name: str, budget: MemoryBudget, settings: EngineSettings) -> None:
+    def require(self, name: str, budget: MemoryBudget) -> None:
         """Raise an error if the checkpoints do not fit on a device without other processes.
 
         Raises:
             CheckpointTooLarge: The number of slots in the settings does not fit, or no slot fits.
         """
-        if not self.slots_in(budget, settings):
-            need = round(self.with_slots(settings.max_slots or 1) / GIB, 2)
+        if not self.slots_in(budget):
+            need = round(self.with_slots(budget.settings.max_slots or 1) / GIB, 2)
             raise CheckpointTooLarge(name=name, need=need, have=round(budget.may_have / GIB, 2), device=budget.device)
 
 
@@ -205,13 +204,7 @@ def tensor_bytes(network: nn.Module, element: int, quantization: Quantization | 
 
 
 def _network_bytes(
-    inspection: Inspection,
-    prefix: str,
-    network: nn.Module,
-    weights: Weights,
-    settings: EngineSettings,
-    *,
-    on_cpu: bool,
+    inspection: Inspection, prefix: str, network: nn.Module, weights: Weights, budget: MemoryBudget
 ) -> int:
     """Return the memory of a network in bytes.
 
@@ -219,10 +212,12 @@ def _network_bytes(
     """
     dtype, quantization = weights
     if prefix == TALKER:
-        return tensor_bytes(network, dtype.itemsize, quantization) - on_cpu * _table_savings(inspection, network, dtype)
+        return tensor_bytes(network, dtype.itemsize, quantization) - budget.on_cpu * _table_savings(
+            inspection, network, dtype
+        )
     used_bytes = tensor_bytes(network, torch.float32.itemsize)
-    if prefix == DECODER and on_cpu:
-        code2wav_dtype = choose_code2wav_dtype(settings.sound_dtype, CpuDevice(), dtype, quantization)
+    if prefix == DECODER and budget.on_cpu:
+        code2wav_dtype = choose_code2wav_dtype(budget.settings.sound_dtype, CpuDevice(), dtype, quantization)
         products = sum(
             network.get_parameter(f"{name}.weight").numel() for name in low_precision_modules(network, code2wav_dtype)
         )

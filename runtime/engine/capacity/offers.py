@@ -104,8 +104,8 @@ def estimate_published_checkpoints(settings: EngineSettings) -> MachineEstimates
                 else [(weights, card.rtf(found.config, weights))]
             )
         ladder = ladders[checkpoint.size]
-        needs = [MemoryRequirement.of([found], budget, settings, [weights]) for weights, _ in ladder]
-        pairs = [MemoryRequirement.of([found] * 2, budget, settings, [weights] * 2) for weights, _ in ladder]
+        needs = [MemoryRequirement.of([found], budget, [weights]) for weights, _ in ladder]
+        pairs = [MemoryRequirement.of([found] * 2, budget, [weights] * 2) for weights, _ in ladder]
         offered = [
             PrecisionEstimate(_setting_of(weights), need.with_slots(1), rtf)
             for (weights, rtf), need in zip(ladder, needs, strict=True)

@@ -162,7 +162,7 @@ def test_measured_and_estimated_bytes_give_the_same_slots(asked: int) -> None:
             measured = slots_for(card, settings, each)  # type: ignore[arg-type]
         except DeviceMemory:
             measured = 0
-        assert measured == need.slots_in(room, settings)
+        assert measured == need.slots_in(room)
 
 
 def test_shared_memory_in_a_container_is_not_counted_as_file_cache() -> None:
