@@ -16,7 +16,6 @@ from runtime.engine.capacity.probe import Weights, bytes_per_weight, weights_per
 from runtime.engine.capacity.timing import measure_runs
 from runtime.engine.capacity.weights import (
     AUTO,
-    WeightsRtf,
     WeightsSelector,
     can_auto_quantize,
     choose_real_time_weights,
@@ -90,29 +89,21 @@ def estimate_published_checkpoints(settings: EngineSettings) -> MachineEstimates
     """
     device = open_device(settings.device, eager=True)
     bits, budget = WeightsSelector(settings, device), MemoryBudget.of(device, settings)
-    card = None if can_auto_quantize(device) else GpuSpeed.of(device, choose_dtype(settings.dtype, device))
+    gpu = None if can_auto_quantize(device) else GpuSpeed.of(device, choose_dtype(settings.dtype, device))
     offers: list[CheckpointEstimate] = []
-    ladders: dict[str, list[WeightsRtf]] = {}
     for checkpoint in PUBLISHED:
         found = inspect_published(checkpoint)
         assert found.config is not None
-        if checkpoint.size not in ladders:
-            weights = bits.with_quantization(found.config, bits.known)
-            ladders[checkpoint.size] = (
-                list(bits.real_time_factors(found.config))
-                if card is None
-                else [(weights, card.rtf(found.config, weights))]
-            )
-        ladder = ladders[checkpoint.size]
-        needs = [MemoryRequirement.of([found], budget, [weights]) for weights, _ in ladder]
-        pairs = [MemoryRequirement.of([found] * 2, budget, [weights] * 2) for weights, _ in ladder]
-        offered = [
-            PrecisionEstimate(_setting_of(weights), need.with_slots(1), rtf)
-            for (weights, rtf), need in zip(ladder, needs, strict=True)
-        ]
+        known = bits.with_quantization(found.config, bits.known)
+        ladder = [(known, gpu.rtf(found.config, known))] if gpu else list(bits.real_time_factors(found.config))
+        offered, shared = [], []
+        for weights, rtf in ladder:
+            need = MemoryRequirement.of([found], budget, [weights])
+            pair = MemoryRequirement.of([found] * 2, budget, [weights] * 2)
+            offered.append(PrecisionEstimate(_setting_of(weights), need.with_slots(1), rtf))
+            shared.append(2 * need.once - pair.once)
         chosen = _setting_of(choose_real_time_weights(ladder)) if settings.quantize == AUTO else settings.quantize
-        shared = min(2 * need.once - pair.once for need, pair in zip(needs, pairs, strict=True))
-        offers.append(CheckpointEstimate(checkpoint.id, shared, tuple(offered), chosen))
+        offers.append(CheckpointEstimate(checkpoint.id, min(shared), tuple(offered), chosen))
     dtype = str(choose_dtype(settings.dtype, device)).removeprefix("torch.")
     free = device_memory(device)[1]
     return MachineEstimates(device.name, dtype, settings.quantize, budget.may_have, free, tuple(offers))
