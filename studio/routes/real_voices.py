@@ -36,7 +36,7 @@ MAX_CHECKPOINTS = len(Mode)
 MAX_FLUENT_RTF = 0.8  # Maximum real-time factor at which speech streams without gaps.
 GB = 10**9
 # Fields of a plan that describe the machine.
-FACTS = ("device", "dtype", "quantize", "total", "free", "room", "problem")
+FACTS = ("quantize", "total", "room", "problem")
 QUANTIZE_CHOICES = next(setting.metadata["choices"] for setting in fields(EngineSettings) if setting.name == "quantize")
 
 

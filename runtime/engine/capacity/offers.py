@@ -11,7 +11,7 @@ from torch import Tensor
 
 from runtime.device import Device, open_device
 from runtime.device.open_device import choose_dtype
-from runtime.engine.capacity.memory import MemoryBudget, MemoryRequirement, device_memory
+from runtime.engine.capacity.memory import MemoryBudget, MemoryRequirement
 from runtime.engine.capacity.probe import Weights, bytes_per_weight, weights_per_frame
 from runtime.engine.capacity.timing import measure_runs
 from runtime.engine.capacity.weights import (
@@ -66,16 +66,10 @@ class CheckpointEstimate:
 
 @dataclass(frozen=True, slots=True)
 class MachineEstimates:
-    """Memory of this machine, and estimates for all published checkpoints.
+    """Device memory of this machine, and estimates for all published checkpoints."""
 
-    Sizes are bytes of device memory.
-    """
-
-    device: str
-    dtype: str
     quantize: str  # Value of the quantization setting.
     total: int  # Total number of bytes that may be used.
-    free: int
     offers: tuple[CheckpointEstimate, ...]
 
 
@@ -104,9 +98,7 @@ def estimate_published_checkpoints(settings: EngineSettings) -> MachineEstimates
             shared.append(2 * need.once - pair.once)
         chosen = _setting_of(choose_real_time_weights(ladder)) if settings.quantize == AUTO else settings.quantize
         offers.append(CheckpointEstimate(checkpoint.id, min(shared), tuple(offered), chosen))
-    dtype = str(choose_dtype(settings.dtype, device)).removeprefix("torch.")
-    free = device_memory(device)[1]
-    return MachineEstimates(device.name, dtype, settings.quantize, budget.may_have, free, tuple(offers))
+    return MachineEstimates(settings.quantize, budget.may_have, tuple(offers))
 
 
 @cache

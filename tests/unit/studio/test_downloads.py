@@ -217,8 +217,7 @@ def offer(name: str, memory: float, rtf: float, held: int = 0) -> dict[str, Any]
 
 
 def machine_of(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
-    machine = {"device": "cpu", "dtype": "float32", "quantize": "auto", "free": total, "room": 1, "problem": None}
-    return {**machine, "total": total, "offers": offers}
+    return {"quantize": "auto", "total": total, "room": 1, "problem": None, "offers": offers}
 
 
 def plan_for(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
