@@ -1,7 +1,7 @@
 """Actions as functions of Gradio's API, for gradio_client and plain HTTP.
 
 Files are returned in the format of Gradio's components. gradio_client downloads a file and returns its local path.
-Over plain HTTP, the response has the `url` of the file. Gradio deletes files after a day (studio/page/blocks.py).
+Over plain HTTP, the response has the `url` of the file. Gradio deletes files after a day (studio/page/app.py).
 """
 
 from __future__ import annotations

@@ -28,9 +28,8 @@ def page(studio: ASGIApp) -> FastAPI:
     with without_stub_files():
         import gradio
 
-    from studio.actions import mcp_tools
+    from studio.actions import gradio_api, mcp_tools
     from studio.page import template
-    from studio.page.blocks import blocks, theme
 
     template.replace()
 
@@ -44,7 +43,11 @@ def page(studio: ASGIApp) -> FastAPI:
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.router.routes.extend(routes)
-    composed = blocks(studio)
+    with gradio.Blocks(
+        title="Voicewright", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)
+    ) as composed:
+        gradio.HTML(js_on_load="dispatchEvent(new Event('vw-gradio'))")
+        gradio_api.offer(studio)
     named = composed.get_api_info()["named_endpoints"]
     functions = {
         number: Function(str(function.api_name), len(function.inputs), _defaults(named, function.api_name))
@@ -59,7 +62,8 @@ def page(studio: ASGIApp) -> FastAPI:
         composed,
         path="/",
         favicon_path=ICON,
-        theme=theme(),
+        # With system fonts, no fonts are downloaded.
+        theme=gradio.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
         footer_links=[],
         show_error=False,
         ssr_mode=False,
