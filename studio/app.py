@@ -18,8 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.settings import Settings
 from runtime.shared.port.errors import refuse_unknown_websocket, unmatched_route_error
-from runtime.shared.port.guard import RequestGuard
-from runtime.shared.port.origins import Cors, Hosts, Origins
+from runtime.shared.port.origins import Cors, Hosts, Origins, RequestGuard
 from runtime.shipped import shipped
 from studio.downloads import CheckpointDownload
 from studio.fetching import Plan

@@ -35,8 +35,7 @@ from runtime.server.openapi.operations import UNREADY, describe_operation
 from runtime.server.pronunciations import routes as pronunciation_routes
 from runtime.server.voices.routes import voices_router
 from runtime.shared.port.errors import error_response, refuse_unknown_websocket, unmatched_route_error
-from runtime.shared.port.guard import RequestGuard
-from runtime.shared.port.origins import ANY, Cors, Hosts, Origins
+from runtime.shared.port.origins import ANY, Cors, Hosts, Origins, RequestGuard
 from runtime.version import package_version
 
 GET = ["GET", "HEAD"]

@@ -11,8 +11,7 @@ import sys
 from starlette.types import Receive, Scope, Send
 
 from runtime.settings import ServerSettings, Settings
-from runtime.shared.port.serving import Server, config
-from runtime.shared.port.sockets import listen
+from runtime.shared.port.serving import Server, config, listen
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:

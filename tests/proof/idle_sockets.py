@@ -26,7 +26,7 @@ def as_many_as_allowed(count: int) -> int:
     """Return the number of idle sockets that this process can open, at most `count`.
 
     The file limit of this process is increased accordingly. A port accepts half as many sockets as the file limit of
-    its process (`runtime/shared/port/connections/idle_connections.py`).
+    its process (`runtime/shared/port/connections/meters.py`).
     """
     most = max_files(at_most=True)
     if most is None:

@@ -19,8 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from runtime.errors import SlowReader
 from runtime.shared.port.connections.http import HttpConnection
-from runtime.shared.port.connections.idle_connections import IdleConnections
-from runtime.shared.port.connections.loop_share import LoopShares
+from runtime.shared.port.connections.meters import IdleConnections, LoopShares
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.limits import within
 from runtime.shared.port.serving import Server

@@ -1,6 +1,6 @@
 """Access control middleware for all HTTP and WebSocket routes.
 
-The middleware runs after `RequestGuard` (`shared/port/guard.py`), which the studio also uses. Requests to /health and
+The middleware runs after `RequestGuard` (`shared/port/origins.py`), which the studio also uses. Requests to /health and
 /ready are not checked. For all other requests, the checks run in this order. A request that fails a check gets the
 status in parentheses:
 
@@ -28,8 +28,8 @@ from runtime.server.engine_host import EngineHost
 from runtime.server.http.keys import Clock, KeyRing, TicketStore, digest
 from runtime.server.rate_limit import RateLimit
 from runtime.shared.port.errors import CARTESIA, error_response
-from runtime.shared.port.guard import AccessCheck
 from runtime.shared.port.limits import ACCOUNT_KEY_HEADER, Allowance, allowance_of
+from runtime.shared.port.origins import AccessCheck
 
 # Prefix of a WebSocket subprotocol with which browsers send an API key.
 TOKEN = "voicewright.token."  # noqa: S105

@@ -18,7 +18,7 @@ from starlette.websockets import WebSocketDisconnect
 from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge, MoreThan
 from runtime.server.wire import Reply, decode
 from runtime.server.wyoming.messages import SOUND
-from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, message_cost
+from runtime.shared.port.connections.meters import LoopShare, LoopShares, message_cost
 
 PROTOCOL_VERSION = "1.10.2"  # Version of the `wyoming` package that defines these events.
 

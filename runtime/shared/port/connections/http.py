@@ -20,9 +20,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from runtime.errors import HeadersTooLarge, MalformedRequest, SpeechError, TooManyConnections
-from runtime.shared.port.connections.idle_connections import IdleConnections
-from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, SmallReads
-from runtime.shared.port.connections.request_meter import RequestMeter
+from runtime.shared.port.connections.meters import IdleConnections, LoopShare, LoopShares, RequestMeter, SmallReads
 from runtime.shared.port.errors import raw_error_response
 from runtime.shared.system import reset_on_close
 

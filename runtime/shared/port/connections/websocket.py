@@ -17,9 +17,14 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from runtime.errors import MalformedRequest, SpeechError, TooManyFrames
-from runtime.shared.port.connections.frame_meter import FrameMeter
-from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, SmallReads, message_cost
-from runtime.shared.port.connections.request_meter import headers_too_large
+from runtime.shared.port.connections.meters import (
+    FrameMeter,
+    LoopShare,
+    LoopShares,
+    SmallReads,
+    headers_too_large,
+    message_cost,
+)
 from runtime.shared.port.errors import format_error, socket_error
 
 log = logging.getLogger(__name__)

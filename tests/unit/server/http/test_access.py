@@ -20,8 +20,7 @@ from runtime.server.http.keys import KeyRing, TicketStore
 from runtime.server.rate_limit import RateLimit
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
-from runtime.shared.port.guard import OPEN_ROUTES, RequestGuard
-from runtime.shared.port.origins import Hosts, Origins
+from runtime.shared.port.origins import OPEN_ROUTES, Hosts, Origins, RequestGuard
 from tests.support.library import MemoryLibrary
 
 KEY = "key-one"

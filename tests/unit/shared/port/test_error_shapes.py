@@ -22,8 +22,7 @@ from runtime.server.http.keys import KeyRing, TicketStore
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
 from runtime.shared.port.errors import format_error, unknown_route, unmatched_route_error
-from runtime.shared.port.guard import RequestGuard
-from runtime.shared.port.origins import ANY, Hosts
+from runtime.shared.port.origins import ANY, Hosts, RequestGuard
 from studio.relay.relay import Relay
 from studio.runtimes.given_runtime import GivenRuntime
 from studio.settings import VisitSettings

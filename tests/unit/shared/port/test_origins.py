@@ -14,8 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from runtime.errors import InvalidSetting
 from runtime.settings import ServerSettings
-from runtime.shared.port.guard import RequestGuard
-from runtime.shared.port.origins import Cors, Hosts, Origins, may_use
+from runtime.shared.port.origins import Cors, Hosts, Origins, RequestGuard, may_use
 
 SETTING = (
     "https://app.example, http://localhost:3000/, app://obsidian.md,chrome-extension://abcdefgh,moz-extension://*,"

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from runtime.shared.port.connections.loop_share import READ_BYTES
-from runtime.shared.port.connections.request_meter import MAX_FIELDS, MAX_FRAMING_BYTES, MAX_HEAD_BYTES
+from runtime.shared.port.connections.meters import MAX_FIELDS, MAX_FRAMING_BYTES, MAX_HEAD_BYTES, READ_BYTES
 from tests.support.bare_port import BUSY_S, PIECES, Port, ask, exchange
 from tests.support.raw_websocket import handshake
 from tests.support.timeouts import TEST_TIMEOUT_S

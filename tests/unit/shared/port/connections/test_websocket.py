@@ -14,8 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 
 from runtime.shared.port.connections import websocket
-from runtime.shared.port.connections.frame_meter import MAX_TINY_FRAMES
-from runtime.shared.port.connections.loop_share import READ_BYTES
+from runtime.shared.port.connections.meters import MAX_TINY_FRAMES, READ_BYTES
 from tests.support.bare_port import Port, exchange
 from tests.support.raw_websocket import frame, handshake
 from tests.support.timeouts import TEST_TIMEOUT_S, becomes

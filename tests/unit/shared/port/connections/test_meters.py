@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from runtime.shared.port.connections.idle_connections import max_open
+from runtime.shared.port.connections.meters import max_open
 
 
 @pytest.mark.parametrize(("files", "most"), [(1024, 512), (256, 128), (resource.RLIM_INFINITY, 512), (1, 1)])
