@@ -2,7 +2,7 @@ import js from '@eslint/js';
 
 const names = (/** @type {string} */ list) => Object.fromEntries(list.split(' ').map((name) => [name, 'readonly']));
 
-// Names of the global variables of all environments, of a page, of an audio worklet, and of Node.
+// Global variables of both the page and Node, only of the page, of an audio worklet, and only of Node.
 const BOTH = names('AbortController AbortSignal Blob CustomEvent Event EventTarget FormData Headers Response TextDecoder TextEncoder URL URLSearchParams WebSocket clearInterval clearTimeout console crypto fetch performance queueMicrotask setInterval setTimeout structuredClone globalThis');
 const PAGE = names('AudioContext AudioWorkletNode BroadcastChannel CSS DOMException DOMParser Element File FileReader HTMLAnchorElement HTMLButtonElement HTMLCanvasElement HTMLDetailsElement HTMLDialogElement HTMLElement HTMLFormElement HTMLInputElement HTMLMeterElement HTMLOptionElement HTMLProgressElement HTMLSelectElement HTMLTemplateElement HTMLTextAreaElement Image IntersectionObserver KeyboardEvent MediaRecorder MutationObserver Node OfflineAudioContext Option ResizeObserver Text addEventListener cancelAnimationFrame confirm document getComputedStyle getSelection history indexedDB innerHeight innerWidth isSecureContext localStorage location matchMedia navigator removeEventListener requestAnimationFrame scrollTo sessionStorage window');
 const WORKLET = names('AudioWorkletProcessor currentTime registerProcessor sampleRate');

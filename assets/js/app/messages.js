@@ -34,8 +34,8 @@ export class Toasts {
     this.holder = holder;
     /** Toasts that stay when the room changes. @type {WeakSet<Element>} */
     this.pageToasts = new WeakSet();
-    // The CSS variable --vw-told contains the height of the toasts. In studio.css, it is the height of a grid row of
-    // the page, so a toast does not change the layout of the rooms above.
+    // The CSS variable --vw-told contains the height of the toasts. studio.css reserves this height in narrow windows,
+    // so toasts do not move the rooms above.
     new ResizeObserver(() => holder.parentElement?.style.setProperty('--vw-told', `${holder.offsetHeight}px`)).observe(holder);
   }
 

@@ -102,9 +102,9 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
   };
 }
 
-// --- Cancellation of the animation loop of Gradio's loading indicator, which would use a few percent of a core. The loop
-// has no handle. On an idle page, it requests exactly one callback per frame. Browsers number these requests, so the
-// request of the last frame can be cancelled.
+// --- Cancellation of the animation loop of Gradio's loading indicator, which would use a few percent of a core. Gradio
+// does not expose the ids of the loop's requests. But browsers number the requests, and on an idle page the loop makes
+// exactly one request per frame, so the id of its next request is known.
 
 const STABLE_FRAMES = 60; // Number of consecutive frames after which any finite animation has ended.
 const TRIES = 1200;

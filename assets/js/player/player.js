@@ -251,7 +251,7 @@ export const MIN_TARGET = 0.08 * SAMPLE_RATE;
 export const MAX_TARGET = 1.5 * SAMPLE_RATE;
 const MAX_TAKES = 5; // Number of previous takes from which the start buffer is computed.
 const MAX_LENGTH_RATIO = 1.25; // Maximum ratio between the length of a take and the estimate from its text.
-const END_SHARE = 2 / 3; // Fraction of a take after which chunks count as its end.
+const END_SHARE = 2 / 3; // Fraction of the chunks after which the end of a take begins.
 
 /** Arrival time (performance.now()) and number of samples of each chunk. @typedef {{arrivedAt: number, samples: number}[]} Arrivals */
 

@@ -3,9 +3,10 @@
  *
  * A take is the audio of one request. Equal requests share a take.
  *
- * The key of a take consists of voice, text and seed. So audio is reused if a change to a line is undone or a line is copied,
- * and in a long line, only the changed segments are generated again. Events: 'change' when the state of a line may have
- * changed; 'kept' when the studio has stored a take.
+ * The key of a take consists of voice, text and seed. Therefore existing audio is reused if a change is undone or a line is
+ * copied. In a long line, only the changed segments are generated again.
+ *
+ * Events: 'change' when the state of a line may have changed; 'kept' when the studio has stored a take.
  *
  * @typedef {import('./document.js').Line} Line
  *

@@ -64,8 +64,8 @@ export function samplesOf(seconds) {
   return Math.round(seconds * SAMPLE_RATE);
 }
 
-// Number of samples at the expected pace that are added to the audio of each voice. With little audio, the pace of a
-// voice is therefore close to 1.
+// Weight of the expected pace as a number of samples, as if each voice had spoken this much more audio at the expected
+// pace. The pace of a voice with little audio is therefore close to 1.
 const EXPECTED_SAMPLES = 3 * SAMPLE_RATE;
 // Minimum and maximum pace of a take that is used. Beyond them, the text was probably not spoken correctly.
 const MIN_PACE = 0.5;
