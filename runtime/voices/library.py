@@ -19,7 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from platformdirs import user_data_dir
 
 from runtime.errors import SpeechError, VoiceFileInvalid, VoiceNameLooksAlike, VoiceNameTaken, VoiceNotFound
@@ -197,10 +196,11 @@ class Library:
             return self._put(replace(voice, id=voice.id if is_free else new_id()))
 
     def change(self, voice_id: str, edit: VoiceChanges) -> VoiceCard:
-        """Change the name, description or tags of a voice, and return its card.
+        """Change the metadata of a voice, and return its card.
 
         Raises:
             InvalidConfig: A value is invalid.
+            NoRecording, TranscriptMismatch: The transcript cannot be changed.
             VoiceNameTaken, VoiceNameLooksAlike: Another voice has an equal or a similar name.
             VoiceNotFound, VoiceFileInvalid: The voice no longer exists.
         """
@@ -218,23 +218,25 @@ class Library:
             remove_file(self.folder, file_name_of(voice_id))
             self._refresh()
 
-    def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, samples: NDArray[np.float32] | None = None) -> None:
+    def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, made_from: Reference | None = None) -> None:
         """Store a prompt that a checkpoint has computed for a voice.
 
-        If the audio of the voice is no longer equal to `samples`, nothing is stored.
+        If the audio or the transcript of the voice has changed since then, nothing is stored.
 
         Args:
             voice_id: Id of the voice.
             prompt: Voice prompt with the fingerprint of its checkpoint.
-            samples: Audio from which the prompt was computed, or None to skip the comparison.
+            made_from: Reference from which the prompt was computed, or None to skip the comparison.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice no longer exists.
         """
         with self._writing():
             voice = self._read(voice_id)
-            if samples is not None and not np.array_equal(samples, to_float(voice.reference)):
-                return
+            if made_from is not None:
+                is_same = np.array_equal(made_from.samples, to_float(voice.reference))
+                if not is_same or made_from.text != voice.transcript:
+                    return
             others = [(name, stored) for name, stored in voice.prompts.items() if name != prompt.fingerprint]
             prompts = dict([*others[: MAX_PROMPTS - 1], (prompt.fingerprint, prompt)])
             self._put(replace(voice, prompts=prompts))

@@ -8,8 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.errors import InvalidConfig, NoRecording
 from runtime.request import SAMPLE_RATE, Reference, VoicePrompt
-from runtime.shared.names import checked_name, checked_tags
+from runtime.shared.names import checked_name, checked_tags, parse_blend
+from runtime.voices.recording_check import check_recording
+
+# Values of the provenance entry `blend`, except in a voice that is a blend itself.
+ALLOWS_BLENDS = "yes"
+FORBIDS_BLENDS = "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,19 +117,42 @@ class VoiceChanges:
     name: str | None = None
     description: str | None = None  # New description, or None for no change. An empty string removes the description.
     tags: tuple[str, ...] | None = None
+    transcript: str | None = None  # New transcript. With an empty string, clones use only the x-vector.
+    allows_blends: bool | None = None  # True if the speaker allows blends with other voices.
 
     def apply_to(self, voice: Voice) -> Voice:
         """Return a copy of the voice with these changes.
 
         Raises:
-            InvalidConfig: The name or a tag is invalid.
+            InvalidConfig: The name or a tag is invalid, or the voice is a blend.
+            NoRecording: The transcript changes, and the voice has no recording.
+            TranscriptMismatch: The transcript cannot belong to the recording.
         """
+        if self.transcript is not None and self.transcript != (voice.transcript or ""):
+            voice = _transcribed(voice, self.transcript or None)
+        if self.allows_blends is not None:
+            if parse_blend(voice.provenance.get("blend", "")) is not None:
+                raise InvalidConfig(where="allows_blends", why="the voice is a blend", param="allows_blends")
+            consent = ALLOWS_BLENDS if self.allows_blends else FORBIDS_BLENDS
+            voice = replace(voice, provenance={**voice.provenance, "blend": consent})
         return replace(
             voice,
             name=voice.name if self.name is None else checked_name(self.name),
             description=voice.description if self.description is None else self.description or None,
             tags=voice.tags if self.tags is None else checked_tags(self.tags),
         )
+
+
+def _transcribed(voice: Voice, transcript: str | None) -> Voice:
+    """Return a voice with another transcript and without the prompts of the old one."""
+    if not voice.has_recording:
+        raise NoRecording
+    found = check_recording(to_float(voice.reference), transcript)
+    if found.mismatch is not None:
+        found.mismatch.param = "transcript"
+        raise found.mismatch
+    advice = tuple(one.sentence for one in found.advice)
+    return replace(voice, transcript=transcript, advice=advice, prompts={})
 
 
 def to_pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:

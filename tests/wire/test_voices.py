@@ -143,6 +143,18 @@ def test_description_and_tags_can_be_changed_and_are_exported(client: httpx.Clie
     assert client.post(VOICES, files={"file": file}).json()["tags"] == ["day", "night show"]
 
 
+def test_transcript_and_consent_to_blends_can_be_corrected(client: httpx.Client) -> None:
+    made = upload(client, ref_text=WORDS).json()
+    place = f"{VOICES}/{made['id']}"
+    changed = client.patch(place, json={"transcript": f"{WORDS} Indeed.", "allows_blends": False}).json()
+    assert changed["transcript"] == f"{WORDS} Indeed."
+    assert changed["provenance"] == {**made["provenance"], "blend": "no"}
+    assert client.patch(place, json={"transcript": None}).json()["transcript"] is None
+    refused(client.patch(place, json={"transcript": WORDS * 20}), 400, "transcript_mismatch", "transcript")
+    for field, value in (("transcript", 3), ("allows_blends", "yes"), ("allows_blends", None)):
+        refused(client.patch(place, json={field: value}), 400, "invalid_config", field)
+
+
 def test_voice_exported_for_voicebox_can_be_imported_again(client: httpx.Client) -> None:
     made = upload(client, ref_text=WORDS, speaker_description="low", language="english").json()
     answer = client.get(f"{VOICES}/{made['id']}/file", params={"format": "voicebox"})

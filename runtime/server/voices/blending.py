@@ -13,8 +13,7 @@ import numpy as np
 from runtime.request import BlendPart, Reference
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import STORED_PREFIX, parse_blend
-
-FORBIDS_BLENDS = "no"  # Value of the provenance entry ``blend`` with which a speaker forbids blends.
+from runtime.voices.voice import FORBIDS_BLENDS
 
 
 def forbids_blends(card: VoiceCard) -> bool:

@@ -169,25 +169,31 @@ def _prepared(voice: Voice, samples: NDArray[np.float32], limits: Limits, advice
 def parse_changes(fields: dict[str, Any]) -> VoiceChanges:
     """Parse a JSON object with changes to a stored voice.
 
-    A null description removes the stored description.
+    A null description or transcript removes the stored text.
 
     Raises:
         InvalidConfig: There is no change, or a value has the wrong type or is too long.
     """
-    if not fields.keys() & {"name", "description", "tags"}:
-        _refuse("body", "send name, description or tags")
-    name, tags = fields.get("name"), fields.get("tags")
-    description = fields.get("description", "") or ""
+    if not fields.keys() & {"name", "description", "tags", "transcript", "allows_blends"}:
+        _refuse("body", "send name, description, tags, transcript or allows_blends")
+    name, tags, allows_blends = fields.get("name"), fields.get("tags"), fields.get("allows_blends")
+    description, transcript = fields.get("description", "") or "", fields.get("transcript", "") or ""
     if "name" in fields and not isinstance(name, str):
         _refuse("name", "it must be text")
     if not isinstance(description, str):
         _refuse("description", "it must be text")
+    if not isinstance(transcript, str):
+        _refuse("transcript", "it must be text")
+    if "allows_blends" in fields and not isinstance(allows_blends, bool):
+        _refuse("allows_blends", "it must be true or false")
     if "tags" in fields and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
         _refuse("tags", "it must be a list of texts")
     return VoiceChanges(
         name=name,
         description=_checked_text("description", description, MAX_WORDS) if "description" in fields else None,
         tags=None if tags is None else tuple(tags),
+        transcript=_checked_text("transcript", transcript, MAX_TRANSCRIPT) if "transcript" in fields else None,
+        allows_blends=allows_blends,
     )
 
 

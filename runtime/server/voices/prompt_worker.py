@@ -76,7 +76,7 @@ class PromptWorker:
         try:
             reference = await loop.run_in_executor(self._workers, library.reference, voice_id)
             prompt = await self._prepared(reference)
-            keep = partial(library.keep_prompt, voice_id, prompt, samples=reference.samples)
+            keep = partial(library.keep_prompt, voice_id, prompt, made_from=reference)
             await loop.run_in_executor(self._workers, keep)
         except SpeechError as error:
             log.warning("no prompt was stored for voice %s: %s", voice_id, error.code)

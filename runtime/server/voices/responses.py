@@ -39,6 +39,8 @@ class VoiceEdit(TypedDict, total=False):
     name: str
     description: str | None
     tags: list[str]
+    transcript: str | None
+    allows_blends: bool
 
 
 class StoredVoice(TypedDict):

@@ -168,12 +168,14 @@ def voices_router(host: EngineHost) -> APIRouter:
     @router.patch(VOICES + "/{name:path}")
     @describe_operation(body=VoiceEdit, response=StoredVoice, refusals=LIBRARY)
     async def change(request: Request, name: str) -> Reply:
-        """Change the name, the description or the tags of a stored voice."""
+        """Change the metadata of a stored voice, such as its name or transcript."""
         edit = await read_edit(request, host.settings.limits)
         library, card = find_changeable_voice(request, name)
         if edit.name is not None and edit.name != card.name:
             check_voice_name(edit.name, speakers())
-        return describe_voice(library, await host.run_in_worker(library.change, card.id, edit))
+        changed = await host.run_in_worker(library.change, card.id, edit)
+        host.wake_prompts()
+        return describe_voice(library, changed)
 
     @router.delete(VOICES + "/{name:path}")
     @describe_operation(response=DeletedVoice, refusals=LIBRARY)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from runtime.errors import (
     InvalidConfig,
+    NoRecording,
     StorageFailed,
     VoiceFileInvalid,
     VoiceNameLooksAlike,
@@ -30,9 +31,10 @@ from runtime.shared.files import LOCK
 from runtime.shared.names import name_key, new_id
 from runtime.voices.index import FILE
 from runtime.voices.library import MAX_READS_PER_CALL, Library, library_folder, read_file
-from runtime.voices.voice import VoiceChanges, to_float
-from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
+from runtime.voices.voice import VoiceChanges, to_float, to_pcm
+from runtime.voices.voice_file import IMPORTED_FINGERPRINT, MAX_PROMPTS, read_voice, write_voice
 from tests.support.examples import examples
+from tests.support.signals import voice
 from tests.support.voices import BOMBS, create_prompt, create_voice, create_voice_file
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -126,12 +128,41 @@ def test_oldest_prompts_of_a_voice_are_evicted(library: Library) -> None:
 
 def test_prompt_of_a_replaced_recording_is_not_stored(library: Library) -> None:
     card = library.add(create_voice(prompts={}))
-    before = library.reference(card.id).samples
+    before = library.reference(card.id)
     library.add(create_voice(samples=1300, prompts={}), replace_id=card.id)
-    library.keep_prompt(card.id, create_prompt("new"), samples=before)
+    library.keep_prompt(card.id, create_prompt("new"), made_from=before)
     assert library.without_prompt("new") == (card.id,)
-    library.keep_prompt(card.id, create_prompt("new"), samples=library.reference(card.id).samples)
+    library.keep_prompt(card.id, create_prompt("new"), made_from=library.reference(card.id))
     assert library.without_prompt("new") == ()
+
+
+def test_prompts_are_computed_again_if_the_transcript_changes(library: Library) -> None:
+    card = library.add(create_voice(reference=to_pcm(voice(2.0, seed=4))))
+    before = library.reference(card.id)
+    library.change(card.id, VoiceChanges(transcript=before.text))
+    assert library.without_prompt("abc") == ()
+    assert library.change(card.id, VoiceChanges(transcript="Good evening, my dear friends.")).transcript != before.text
+    assert library.without_prompt("abc") == (card.id,)
+    library.keep_prompt(card.id, create_prompt("abc"), made_from=before)
+    assert library.without_prompt("abc") == (card.id,), "the prompt has the old transcript"
+    assert library.change(card.id, VoiceChanges(transcript="")).transcript is None
+
+
+def test_transcript_of_a_voice_without_a_recording_cannot_be_changed(library: Library) -> None:
+    card = library.add(create_voice(samples=0, prompts={IMPORTED_FINGERPRINT: create_prompt(IMPORTED_FINGERPRINT)}))
+    with pytest.raises(NoRecording):
+        library.change(card.id, VoiceChanges(transcript="Good evening."))
+
+
+def test_consent_to_blends_can_be_changed_and_keeps_the_provenance(library: Library) -> None:
+    card = library.add(create_voice())
+    for is_allowed, said in ((False, "no"), (True, "yes")):
+        changed = library.change(card.id, VoiceChanges(allows_blends=is_allowed))
+        assert changed.provenance == {**card.provenance, "blend": said}
+        assert (changed.consent, library.without_prompt("abc")) == (card.consent, ())
+    blend = library.add(create_voice("Blend", provenance={"source": "blend", "blend": "angus:0.6+clara:0.4"}))
+    with pytest.raises(InvalidConfig):
+        library.change(blend.id, VoiceChanges(allows_blends=True))
 
 
 def test_voice_names_are_unique_ignoring_case(library: Library) -> None:
