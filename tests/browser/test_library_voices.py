@@ -254,6 +254,37 @@ def test_imported_voice_with_a_used_name_can_be_saved_under_another_name(
     expect(names(studio)).to_have_text(["Peter", "Petra"])
 
 
+@pytest.mark.parametrize("size", [(1280, 900), (390, 844)], ids=lambda size: str(size[0]))
+def test_transcript_and_consent_to_blends_of_a_clone_can_be_corrected(
+    studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]], size: tuple[int, int]
+) -> None:
+    carla = keep("Carla", provenance=json.dumps({"source": "recording", "blend": "no"}))
+    designed = keep("Drawn", provenance=json.dumps({"source": "design"}))
+    studio.set_viewport_size({"width": size[0], "height": size[1]})
+    enter(studio, "library")
+    studio.evaluate("document.querySelector('.vw-library-turn [data-half=voices]').click()")
+    row(studio, designed).locator(".vw-voice-open").click()
+    expect(row(studio, designed).locator("[data-field=transcript]")).to_be_hidden()
+    row(studio, designed).locator(".vw-voice-open").click()
+    found = row(studio, carla)
+    found.locator(".vw-voice-open").click()
+    transcript, blends = found.locator("[data-field=transcript]"), found.locator("[data-field=allows_blends]")
+    expect(transcript).to_have_value("A few words that could be said here.")
+    expect(blends).not_to_be_checked()
+    transcript.fill("Other words that could be said here.")
+    transcript.press("Tab")
+    blends.check()
+    expect(found.locator(".vw-voice-facts")).to_contain_text("yes")
+    studio.screenshot(path=SCREENSHOTS / f"library-clone-{size[0]}.png")
+    stored = client.get(f"{VOICES}/{carla['id']}").json()
+    assert stored["transcript"] == "Other words that could be said here."
+    assert (stored["consent"], stored["provenance"]) == (CONSENT, {"source": "recording", "blend": "yes"})
+    transcript.fill("Nothing like it. " * 40)
+    transcript.press("Tab")
+    expect(transcript).to_have_attribute("aria-invalid", "true")
+    expect(found.locator(".vw-voice-recorded .vw-error").first).to_contain_text("does not match the recording")
+
+
 # --- Tests of a narrow window.
 
 

@@ -73,14 +73,14 @@ export class VoiceRow {
   change(field) {
     const { dataset, value } = field;
     const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
-    const change = { [dataset.field ?? '']: dataset.field === 'tags' ? tags() : value.trim() };
+    const change = { [dataset.field ?? '']: dataset.field === 'tags' ? tags() : isCheckbox(field) ? field.checked : value.trim() };
     this.lastChange = this.lastChange.then(() => withErrors(() => this.store(change), (sentence) => showFieldError(field, sentence)));
   }
 
   /**
    * Send changed fields of the voice to the runtime, and reload the list of voices.
    *
-   * @param {Object<string, string|string[]>} change
+   * @param {Object<string, string|string[]|boolean>} change
    */
   async store(change) {
     await api.patch(`v1/audio/voices/${this.voice.id}`, change);
@@ -173,14 +173,22 @@ export class VoiceRow {
     this.find('.vw-voice-common').hidden = yours;
     this.find('[data-do=remove]').hidden = !yours;
     /** @type {Object<string, string|null>} */
-    const written = { name, tags: tags.join(', '), description };
+    const written = { name, tags: tags.join(', '), description, transcript: voice.transcript };
+    this.find('.vw-voice-recorded').hidden = !this.isCorrectable;
     for (const field of this.fields) {
       field.disabled = !yours;
       // Keep a text that was refused, so that the user can correct it.
       const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true';
-      if (isOthers) field.value = written[field.dataset.field ?? ''] ?? '';
+      if (isOthers && isCheckbox(field)) field.checked = voice.provenance.blend !== 'no';
+      else if (isOthers) field.value = written[field.dataset.field ?? ''] ?? '';
     }
     this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, value]) => [createElement('dt', { textContent: term }), createElement('dd', { textContent: value })]));
+  }
+
+  /** True if the user may correct the transcript and the consent to blends. */
+  get isCorrectable() {
+    const { voice } = this;
+    return voice.yours && voice.seconds > 0 && kindOf(voice) === 'recorded';
   }
 
   /** Return the properties of the voice as pairs of label and value. @returns {string[][]} */
@@ -189,7 +197,7 @@ export class VoiceRow {
     const { t } = studio;
     const date = new Intl.DateTimeFormat(studio.words.language, { dateStyle: 'medium', timeStyle: 'short' });
     const known = {
-      transcript: voice.transcript ?? t('clone.by_xvector'),
+      transcript: this.isCorrectable && voice.transcript ? null : (voice.transcript ?? t('clone.by_xvector')),
       language: voice.language === 'auto' ? t('shell.auto') : languageName(voice.language),
       created: date.format(voice.created_at * 1000),
       consent: voice.consent,
@@ -247,6 +255,11 @@ async function withErrors(action, showError) {
 function showFieldError(field, sentence) {
   errorPlace(field).textContent = sentence;
   field.ariaInvalid = String(sentence !== '');
+}
+
+/** Return true if a field is a checkbox. @param {Field} field @returns {field is HTMLInputElement} */
+function isCheckbox(field) {
+  return field.type === 'checkbox';
 }
 
 /** Return the element for the error message of a form field. @param {Field} field @returns {Element} */
