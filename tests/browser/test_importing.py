@@ -55,6 +55,9 @@ def test_first_line_of_each_chapter_shows_the_title(studio: Page) -> None:
     studio.locator("#vw-chapters-go").click()
     titles = studio.locator(".vw-line-chapter:visible")
     expect(titles).to_have_text(["First", "Before.", "Last"])
+    widths = titles.evaluate_all("(titles) => titles.map(({ offsetWidth }) => offsetWidth > 1)")
+    assert widths == [True, False, True], "the line after the second title has the same text"
+    studio.screenshot(path=SCREENSHOTS / "chapter-titles-wide.png")
     studio.set_viewport_size({"width": 390, "height": 844})
     title, words = (studio.locator(f".vw-line >> nth=0 >> {part}").bounding_box() for part in ("h3", ".vw-line-says"))
     assert title is not None

@@ -219,3 +219,20 @@ def test_chapter_title_from_the_text_follows_the_text(node: Node) -> None:
       return script.lines.map(({ chapter }) => chapter ?? null);
     }"""
     assert node.evaluate(body) == ["Cold open", "Chapter one", None]
+
+
+@pytest.mark.parametrize(
+    ("text", "chapter", "expected"),
+    [
+        ("One", "One", True),
+        ("One.", "One", True),
+        ("一。", "一", True),
+        ("One day", "One", False),
+        ("One", None, False),
+    ],
+)
+def test_line_is_a_heading_if_its_text_is_the_chapter_title(
+    node: Node, text: str, chapter: str | None, expected: bool
+) -> None:
+    line = {"text": text} if chapter is None else {"text": text, "chapter": chapter}
+    assert node.call("script/document", "isHeading", line) is expected

@@ -63,6 +63,11 @@ export function chapterTitle(text) {
   return text.replace(/\s+/gu, ' ').trim().slice(0, MAX_CHAPTER_CHARS);
 }
 
+/** Return true if the chapter title of a line is the line's text, as in a heading. @param {Pick<Line, 'text'|'chapter'>} line */
+export function isHeading({ text, chapter }) {
+  return chapter !== undefined && [text, text.replace(/[.。]\s*$/u, '')].some((words) => chapterTitle(words) === chapter.slice(0, MAX_CHAPTER_CHARS));
+}
+
 /**
  * Set the chapter title of the line with which each chapter starts.
  *
@@ -197,7 +202,7 @@ export class Script extends Emitter {
   change(id, values) {
     const line = this.line(id);
     if (!line) return;
-    const isTitle = line.chapter !== undefined && line.chapter.slice(0, MAX_CHAPTER_CHARS) === chapterTitle(line.text);
+    const isTitle = isHeading(line);
     Object.assign(line, values);
     if (isTitle && !('chapter' in values)) line.chapter = chapterTitle(line.text);
     this.notify(false);

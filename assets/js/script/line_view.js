@@ -12,6 +12,7 @@ import { fillLanguages } from '../common/fields.js';
 import { tagsOf } from '../common/text.js';
 import { reveal } from '../speak/sounding_text.js';
 import { showVoice } from '../speak/voice_picker.js';
+import { isHeading } from './document.js';
 import { MAX_PAUSE_S, paceOf, readParts, withPace } from './line_text.js';
 import { valueOf } from './voice_assignment.js';
 
@@ -204,6 +205,8 @@ export class LineView {
     parts.number.textContent = String(n);
     parts.chapter.hidden = !line.chapter;
     parts.chapter.textContent = line.chapter ?? '';
+    // The title is not repeated, but is still a heading for screen readers.
+    parts.chapter.classList.toggle('vw-offscreen', isHeading(line));
     parts.role.textContent = line.name ?? '';
     parts.describing.hidden = voice?.mode !== 'voice_design';
     parts.instruct.disabled = !list.voiceAssignment.takesInstruct(voice);
