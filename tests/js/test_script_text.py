@@ -236,3 +236,30 @@ def test_line_is_a_heading_if_its_text_is_the_chapter_title(
 ) -> None:
     line = {"text": text} if chapter is None else {"text": text, "chapter": chapter}
     assert node.call("script/document", "isHeading", line) is expected
+
+
+def test_chapter_starts_with_the_next_line_if_its_first_line_is_removed(node: Node) -> None:
+    body = """async () => {
+      const { Script } = await import('/js/script/document.js');
+      const script = new Script({ lines: [
+        { id: 'one', text: 'One', chapter: 'One' },
+        { id: 'rain', text: 'It rains.' },
+        { id: 'two', text: 'Two', chapter: 'Two' },
+        { id: 'last', text: 'Last', chapter: 'Last' },
+      ] });
+      const titles = () => script.lines.map(({ chapter }) => chapter ?? null);
+      const found = [];
+      for (const id of ['one', 'rain', 'two', 'last']) {
+        const undo = script.remove(id);
+        found.push(titles());
+        undo();
+      }
+      return [...found, titles()];
+    }"""
+    assert node.evaluate(body) == [
+        ["One", "Two", "Last"],
+        ["One", "Two", "Last"],
+        ["One", None, "Last"],
+        ["One", None, "Two"],
+        ["One", None, "Two", "Last"],
+    ]

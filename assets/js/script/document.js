@@ -260,12 +260,24 @@ export class Script extends Emitter {
     return copy;
   }
 
-  /** Remove a line from the script. @param {string} id @returns {() => void} function that undoes the change */
+  /**
+   * Remove a line from the script.
+   *
+   * If a chapter starts with the line, it then starts with the next line.
+   *
+   * @param {string} id @returns {() => void} function that undoes the change
+   */
   remove(id) {
     const at = this.indexOf(id);
     const [line] = this.lines.splice(at, 1);
+    const next = this.lines[at];
+    const isPassedOn = next && line.chapter && !next.chapter;
+    if (isPassedOn) next.chapter = line.chapter;
     this.notify(true);
-    return () => void this.insert([line], Math.min(at, this.lines.length));
+    return () => {
+      if (isPassedOn) next.chapter = undefined;
+      this.insert([line], Math.min(at, this.lines.length));
+    };
   }
 
   /**
