@@ -104,6 +104,24 @@ def test_browser_back_closes_an_open_sheet_before_it_changes_the_room(open_studi
     expect(page.locator("#vw-room-library")).to_be_visible()
 
 
+def test_browser_forward_closes_an_open_sheet_and_changes_the_room(studio: Page) -> None:
+    enter(studio, "library")
+    enter(studio, "design")
+    studio.go_back()
+    for address, room in (("#/design", "design"), ("#/clone", "clone")):
+        studio.keyboard.press("?")
+        expect(studio.locator("#vw-shortcuts")).to_be_visible()
+        if room == "design":
+            studio.go_forward()
+        else:
+            studio.evaluate("(address) => { location.hash = address; }", address)
+        expect(studio.locator("#vw-shortcuts")).to_be_hidden()
+        studio.wait_for_url(f"**/{address}")
+        expect(studio.locator(f"#vw-room-{room}")).to_be_visible()
+    studio.go_back()
+    expect(studio.locator("#vw-room-design")).to_be_visible()
+
+
 def test_browser_back_returns_to_the_previous_script(app: App, studio: Page) -> None:
     enter_script(studio)
     addresses = []

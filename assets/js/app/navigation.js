@@ -7,24 +7,39 @@ import { getElement } from '../common/elements.js';
 /** Names of rooms in URLs, if they differ from the room's id. @type {Object<string, string>} */
 const NAMES = { speakers: 'speak' };
 
+// Number of the current entry of the browser's history. Each entry has its number as its state.
+let entryNumber = 0;
+
+/** Change the URL, and add an entry to the browser's history. @param {URL} there */
+export function pushEntry(there) {
+  entryNumber += 1;
+  history.pushState({ entryNumber }, '', there);
+}
+
 /** The current room in the page's URL, for bookmarks, Back, Forward and reloads. */
 export class RoomAddress {
   /**
    * Read the room from the URL, and follow later changes of the URL.
    *
-   * With an open sheet, Back closes the sheet and does not change the room.
+   * With an open sheet, Back closes the sheet and does not change the room. Forward closes it and changes the room.
    *
    * @param {string[]} rooms ids of the rooms
    * @param {() => void} onMoved called after Back, Forward, or an edit of the URL
    */
   constructor(rooms, onMoved) {
     this.rooms = rooms;
-    addEventListener('popstate', () => {
+    entryNumber = history.state?.entryNumber ?? 0;
+    history.replaceState({ entryNumber }, '');
+    addEventListener('popstate', ({ state }) => {
       const sheet = document.querySelector('.vw :is(:popover-open, dialog[open])');
       if (sheet instanceof HTMLDialogElement) sheet.close();
       else if (sheet instanceof HTMLElement) sheet.hidePopover();
-      else return onMoved();
-      history.forward();
+      // An edit of the URL creates an entry without a number.
+      const next = state?.entryNumber ?? entryNumber + 1;
+      if (sheet && next < entryNumber) return history.go(entryNumber - next);
+      entryNumber = next;
+      history.replaceState({ entryNumber }, '');
+      onMoved();
     });
   }
 
@@ -43,7 +58,7 @@ export class RoomAddress {
     if (id === this.room) return;
     const there = new URL(location.href);
     there.hash = `/${NAMES[id] ?? id}`;
-    history.pushState(null, '', there);
+    pushEntry(there);
   }
 }
 

@@ -1,5 +1,6 @@
 /** Stored scripts: their URLs, automatic saving, and the list on the page. */
 
+import { pushEntry } from '../app/navigation.js';
 import { errorOf } from '../common/api.js';
 import { createElement, getElement } from '../common/elements.js';
 import { Script } from './document.js';
@@ -23,7 +24,7 @@ export function nameScript(id, isNext) {
   if (id === before || !/^#\/script(\/|$)/.test(location.hash)) return;
   const there = new URL(location.href);
   there.hash = `/script/${id}`;
-  if (isNext && before) history.pushState(null, '', there);
+  if (isNext && before) pushEntry(there);
   else history.replaceState(history.state, '', there);
 }
 
