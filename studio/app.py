@@ -89,7 +89,7 @@ def build(
         return unmatched_route_error(app.router.routes[:last], request.scope)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    # The page reads this in its first request for the state, which also returns the downloads.
+    # The page's first request for the state also returns the downloads.
     app.state.downloads = downloads
     app.state.drain = relay.drain
     app.add_middleware(VisitorCookies, visitors=stores.visitors)
@@ -123,7 +123,7 @@ def build(
         *docs_routes(),
     ]
     app.router.routes += Bundles().routes()
-    # This URL path has the same position relative to the page's modules as the folder on disk.
+    # The path /clients/js has the same position relative to the page's modules as the folder on disk.
     app.mount("/clients/js", FreshFiles(directory=shipped("studio", "clients/js")))
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))

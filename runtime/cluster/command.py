@@ -96,7 +96,7 @@ def cluster(
         if address is None:
             ray.shutdown()
             raise
-        # This is not an error because other machines may join the cluster later.
+        # Missing accelerators are not an error here, because other machines may join the cluster later.
         log.warning("%s Replicas wait until Ray has more.", missing)
     serve.start(proxy_location="Disabled", logging_config={"enable_access_log": False, "log_level": "WARNING"})
     if address is not None:

@@ -182,8 +182,8 @@ def _replica_options(long_s: int) -> list[str]:
         "    srvtcpka-idle 5s",
         "    srvtcpka-intvl 2s",
         "    srvtcpka-cnt 3",
-        # These timeouts are longer than any session because a replica closes its own connections. They only apply to
-        # connections whose replica no longer exists.
+        # The client and server timeouts are longer than any session, because a replica closes its own connections.
+        # They only apply to connections whose replica no longer exists.
         f"    timeout client {long_s}s",
         f"    timeout server {long_s}s",
         "    timeout queue 1s",

@@ -137,7 +137,7 @@ class Ingress:
         self.loads = {name: load for name, load in answers if load is not None}
         commands, values = self._commands(server_entries)
         await self._haproxy.run_commands(commands)
-        # This line is only reached if all commands succeeded. Otherwise the next call sends the values again.
+        # The values count as sent only if all commands succeeded. Otherwise the next call sends the values again.
         self._sent = values
         await self._send_voices()
         self._version = version

@@ -46,7 +46,7 @@ def start_ray(address: str | None, namespace: str) -> None:
     import ray
 
     if address is None:
-        # With this replacement, Ray treats the packages of its dashboard as missing. Ray's agents then start without
+        # The new function makes Ray treat the packages of its dashboard as missing. Ray's agents then start without
         # HTTP servers and modules, which saves half of their CPU time. The agents themselves are needed, because the
         # raylet exits after 15 s without them, and Ray 2.60 has no setting for this.
         ray._private.utils.get_dashboard_dependency_error = lambda: ImportError("not used")

@@ -78,7 +78,7 @@ class NpuDevice(CpuDevice):
             raise DeviceUnavailable(
                 device="npu", why="torch_npu sees no NPU; is the driver installed and CANN's set_env.sh sourced?"
             )
-        # Both features are disabled, because operators with private formats or a late compilation cannot be captured.
+        # Private formats and late (JIT) compilation are disabled, because operators that use them cannot be captured.
         npu.config.allow_internal_format = False
         npu.set_compile_mode(jit_compile=False)
         # HF32 is disabled, because its mantissa is shorter than that of float32 and could change the speech codes of

@@ -28,8 +28,9 @@ QUIET_DB = -40.0  # Minimum level of the speech in dB relative to full scale.
 SILENCE = 1e-5  # Level that replaces the level of digital silence (-100 dB).
 WORD_END_S = 0.1  # Seconds before and after detected speech that may still contain audio of a word.
 PAUSES_S = 0.2  # Minimum total seconds of pauses that are needed to measure the noise.
-# Audio that the network has detected as speech counts as a pause if it is at least this long (in seconds) and this much
-# quieter than the speech (-30 dB). Quiet parts of normal speech are shorter, such as the silence in a stop consonant.
+# Audio that the network has detected as speech counts as a pause if it lasts at least QUIET_S seconds and its level is
+# at most QUIET_RATIO (-30 dB) of the speech level. Quiet parts of normal speech are shorter, such as the silence in a
+# stop consonant.
 QUIET_S, QUIET_RATIO = 0.2, 10 ** (-30 / 20)
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0

@@ -427,7 +427,7 @@ def read_file(path: Path, max_bytes: int) -> bytes:
         # Symbolic links are not followed, and named pipes do not block.
         descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
         try:
-            # This check comes first, because os.fdopen would not close the descriptor of a folder.
+            # The file type is checked first, because os.fdopen would not close the descriptor of a folder.
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise VoiceFileInvalid(why=NO_FILE)
             with open(descriptor, "rb", closefd=False) as file:

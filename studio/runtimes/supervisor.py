@@ -282,7 +282,7 @@ class ChildRuntime:
         Raises:
             Refused: The runtime refuses the arguments. The message has the reason.
         """
-        # This check is immediate. The complete check needs a child process and takes seconds.
+        # The check for missing folders is immediate. The complete check needs a child process and takes seconds.
         if (missing := missing_folder(args)) is not None:
             raise Refused(f"{missing} [{missing.code}]")
         if await fits_alongside([*self._command, *args]):

@@ -75,6 +75,6 @@ class VoiceBin:
                         path.unlink()
 
     def _path(self, owner: str, voice_id: str) -> Path:
-        # Both values come from clients, so the path contains hashes of them instead.
+        # The owner and the voice id come from clients, so the path contains hashes of them instead.
         names = [hashlib.sha256(word.encode("utf-8", "surrogateescape")).hexdigest()[:32] for word in (owner, voice_id)]
         return self._folder / names[0] / (names[1] + SUFFIX)

@@ -134,8 +134,8 @@ def _gemm_kernel(
             part = tl.dot(w_tile.to(dtype), rows, part, input_precision="ieee")
             if PARTS > 1:
                 tl.static_assert(stretch % BK == 0)
-                # This check is needed because Triton 3.6 computes wrong products of upcast int8 weights if each step
-                # has its own sum.
+                # The second assertion is needed because Triton 3.6 computes wrong products of upcast int8 weights
+                # if each step has its own sum.
                 tl.static_assert(stretch > BK or w.dtype.element_ty == dtype)
                 if (start + BK) % stretch == 0:
                     acc += part

@@ -41,7 +41,7 @@ def code2wav_interface(code2wav: Code2Wav, slots: int, device: Device, dtype: to
         from runtime.model.packed_code2wav import PackedCode2Wav
 
         return PackedCode2Wav(code2wav, slots, dtype)
-    # There is no warning on a CPU, because the loader has already packed the weights in this dtype.
+    # On a CPU, the dtype needs no warning, because the loader has already packed the weights in it.
     if dtype is not torch.float32 and device.name != "cpu":
         log.warning("Code2Wav runs in float32: bfloat16 needs a GPU and Triton")
     return TorchCode2Wav(code2wav, slots)

@@ -97,7 +97,7 @@ class Probe:
         code2wav = _sound_units(self._code2wav_dtype(weights))
         solo, batched = [], []
         frame().item()
-        # Rounds of both kinds alternate, so that other processes affect both kinds equally.
+        # Rounds without and with audio alternate, so that other processes affect both equally.
         for _ in range(TIMED_ROUNDS):
             solo += measure_round(frame)
             with repeat_in_background(code2wav, self._thread_counts.sound):

@@ -145,8 +145,8 @@ class ModelRunner:
         self._row_buffers = HostBufferRing(
             [device.host_memory(largest, dtype=torch.int64) for _ in range(device.max_in_flight + 2)]
         )
-        # This ring may need more buffers than there are slots, because first frames of ended requests may still be
-        # running on the device.
+        # The ring for first frames may need more buffers than there are slots, because first frames of ended requests
+        # may still be running on the device.
         self._first_outputs = HostBufferRing(
             [device.host_memory(PROMPT_BATCH_SIZES[-1], width, dtype=torch.int64) for _ in range(prompts + 1)]
         )

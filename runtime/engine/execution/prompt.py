@@ -134,7 +134,8 @@ def build_prompt(
     else:
         trailing = add_text(columns, body, inputs.layout, config)
     # The last position is never in the cached prefix, because the first code is sampled from its hidden state. Without
-    # this bound, it could be in the prefix if a reference's text has more tokens than its audio has frames.
+    # the bound, the last position could be in the prefix if a reference's text has more tokens than its audio has
+    # frames.
     constant = min(constant, len(columns.text) - 1)
     is_plain = talker.tables is not None and voice is None and embedding_source is None
     positions = columns.ids.T if is_plain else _embed(columns, voice, talker, embedding_source or talker)

@@ -103,7 +103,7 @@ class CheckpointLoader:
         """
         device, dtype = self._device, checkpoint.talker.dtype
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
-            # These tables must be allocated before the remaining memory is divided into slots.
+            # The embedding tables must be allocated before the remaining memory is divided into slots.
             checkpoint.talker.tabulate()
         length = min(self._settings.max_model_len, checkpoint.config.talker.max_position_embeddings)
         later = [other for other in self._registry.entries if other.core is None and other is not entry]

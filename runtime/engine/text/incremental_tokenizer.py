@@ -36,7 +36,7 @@ class IncrementalTokenizer:
         if not self._begun:
             text = text.lstrip()
             self._begun = bool(text)
-        # If the previous text ends inside this word, no new token ids are final.
+        # If the new text only continues the last word of the previous text, no new token ids are final.
         continues_word = text.isalpha() and self.tail[-1:].isalpha()
         self.tail += text
         return [] if continues_word else self._settled()

@@ -81,7 +81,7 @@ class SegmentSplitter:
             return 0
         last = last_spoken_index(self._text)
         too_much = None if self._max_chars is None else SPOKEN.search(self._text, self._max_chars)
-        # A segment that ends after this index is too long and must be divided.
+        # A segment that ends after the index `max_cut` is too long and must be divided.
         max_cut = None if too_much is None else too_much.start()
         clauses = self._split is Split.CLAUSE
         for cut, is_sentence in _cuts(self._text, clauses, self._decided, max_cut=max_cut, is_whole=is_whole):
@@ -187,8 +187,8 @@ def _marks(text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
 
 def _ends_clause(text: str, mark: re.Match[str], follows: int) -> bool:
     number = mark.end() == follows and text[mark.start() - 1].isdecimal() and text[follows].isdecimal()
-    # Every character takes at least the time of a letter, so the first CLAUSE_CHARS characters are enough for the
-    # check.
+    # Every character takes at least the time of a letter, so the first CLAUSE_CHARS characters show whether the clause
+    # is long enough.
     return not number and expected_frames(text[: min(mark.end(), CLAUSE_CHARS)]) >= CLAUSE_FRAMES
 
 

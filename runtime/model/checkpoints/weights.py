@@ -204,7 +204,7 @@ def _parallel_map(device: torch.device) -> Iterator[Callable[..., Iterator[None]
     before = torch.get_num_threads()
     with ThreadPoolExecutor(CORE_COUNT, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         yield pool.map
-    # Restore the number for threads that start later, which the initializer of the pool has also changed.
+    # Restore torch's number of threads for threads that start later, because the pool's initializer has changed it.
     torch.set_num_threads(before)
 
 

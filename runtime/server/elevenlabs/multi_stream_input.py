@@ -95,7 +95,7 @@ class MultiStreamInputSession(ElevenLabsSession):
     # --- Methods that send error messages and abort contexts.
 
     def _abort_all(self, error: SpeechError) -> None:
-        # The error closes the socket. Without this line, the end of the last context would close it again.
+        # The error closes the socket. If _is_leaving stayed true, the last context would close it again.
         self._is_leaving = False
         super()._abort_all(error)
 

@@ -19,7 +19,7 @@ _PER_LETTER_S = 0.07  # Average duration in seconds of a letter, including white
 _PER_SYLLABLE_S = 0.22
 # Chinese, Japanese and Korean characters. Each of them is at least one syllable.
 _SYLLABIC = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-# The same characters without Korean, which has spaces between words. Each of them counts as a word.
+# Chinese and Japanese characters, each of which counts as a word. Korean is excluded, because it has spaces.
 _UNSPACED_LETTERS = _SYLLABIC.replace("\uac00-\ud7af", "")
 # Pattern of one word with the white space around it.
 _WORD = re.compile(rf"\s*(?:[{_UNSPACED_LETTERS}][^\s\w]*|[^\s{_UNSPACED_LETTERS}]+)\s*")

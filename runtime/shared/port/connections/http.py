@@ -75,8 +75,8 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = _PipelineFlow(transport, self.pipeline)
-        # With this limit, each send waits until all earlier data is in the kernel's send buffer, which is small (see
-        # serving.py).
+        # With a limit of 0, each send waits until all earlier data is in the kernel's send buffer, which is small
+        # (see serving.py).
         transport.set_write_buffer_limits(high=0)
         if len(self.connections) > self._idle_connections.max_open:
             longest_idle = self._idle_connections.longest_idle()
