@@ -426,7 +426,7 @@ def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: A
     expect(step).to_have_attribute("data-verdict", "unchecked")
     expect(step.locator(".vw-step-sum")).to_have_text(f"Not checked against the recording: {WORDS}")
 
-    # This step shows the runtime's advice about another text, and saving shows it again.
+    # The transcript step shows the runtime's advice about another text, and saving shows it again.
     step.locator(".vw-step-change").click()
     studio.fill("#vw-clone-transcript", "Good morning.")
     assert advice(studio) == ["transcript"]

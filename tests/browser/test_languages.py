@@ -125,8 +125,8 @@ def test_no_room_shows_text_in_another_language(chinese: Page) -> None:
             expect(groups.first).to_be_visible()
             for group in groups.all():
                 group.click()
-            # These texts contain names of values and devices. The test in test_words.py checks that each text is
-            # translated.
+            # The settings' texts contain names of values and devices. The test in test_words.py checks that each text
+            # is translated.
             expect(chinese.locator("#vw-host-settings small").first).to_be_visible()
             expect(chinese.locator("#vw-host-settings small[lang]")).to_have_count(0)
         chinese.screenshot(path=SCREENSHOTS / f"words-zh-{room}.png")

@@ -46,7 +46,8 @@ def random_checkpoint(folder: Path, mode: str, seed: int) -> None:
 
 
 def _repair_config(path: Path, mode: str) -> None:
-    # The reference cannot read the empty model_type that it writes. Only Base is published with this section.
+    # The reference implementation cannot read the empty model_type that it writes. Of the published checkpoints, only
+    # those of Base have a speaker encoder.
     config = json.loads(path.read_text())
     section = config.pop("speaker_encoder_config")
     del section["model_type"]

@@ -21,7 +21,8 @@ from tests.conftest import Loaded
 from tests.golden.stored import CASES, arrays, request_of
 from tests.support.engines import core_of, engine_of, speak, speak_together
 
-# The largest observed differences are about a tenth of these limits. Embeddings have values near 1, and logits near 4.
+# Maximum absolute errors. The largest observed differences are about a tenth of them. Embeddings have values near 1,
+# and logits near 4.
 PROMPT_ATOL = 2e-5
 LOGITS_ATOL = 1e-4
 X_VECTOR_ATOL = 1e-5

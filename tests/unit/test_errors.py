@@ -57,7 +57,7 @@ def test_documented_error_tree_equals_the_classes() -> None:
 
 
 def test_every_leaf_error_has_a_unique_code() -> None:
-    # This error is raised itself, and it is the parent of two other errors.
+    # The error with the code invalid_ref_audio is raised itself, and it is the parent of two other errors.
     codes = [leaf.code for leaf in leaves()] + ["invalid_ref_audio"]
     assert sorted(codes) == sorted(BY_CODE)
 

@@ -54,7 +54,7 @@ def test_failed_ray_start_is_retried_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(ray.given) == 2
     assert ray.shutdowns == 1
     assert ray.given[1]["include_dashboard"] is False
-    # This level hides an error about the missing dashboard, after which Ray continues.
+    # A level above ERROR hides Ray's error about the missing dashboard, after which Ray continues.
     assert ray.given[1]["logging_level"] > logging.ERROR
     assert isinstance(ray._private.utils.get_dashboard_dependency_error(), ImportError)
 

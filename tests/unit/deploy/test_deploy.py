@@ -55,7 +55,7 @@ def test_kuberay_service_routes_to_the_public_port_of_the_head() -> None:
     named = {port["name"]: port["containerPort"] for port in head["ports"]}
     (config,) = yaml.safe_load(spec["serveConfigV2"])["applications"]
     settings = Settings.from_env(config["args"]["environment"])
-    # KubeRay checks the health of the head node at the port with this name, and creates a Service only if it exists.
+    # KubeRay checks the health of the head node at the port "serve", and creates a Service only if it exists.
     assert named["serve"] == settings.server.port
     (port,) = spec["serveService"]["spec"]["ports"]
     assert (port["name"], port["targetPort"]) == ("serve", settings.server.port)

@@ -53,7 +53,7 @@ def test_computation_of_a_frame_can_be_captured_in_a_graph(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No operator runs on the AI CPU, copies all slots or sorts without need."""
-    # This limit is lower than the number of codes of these checkpoints, so that their codes must be sorted.
+    # MAX_UNSORTED_K becomes lower than the number of codes of these checkpoints, so that the codes must be sorted.
     monkeypatch.setattr("runtime.engine.execution.slots.MAX_UNSORTED_K", 8)
     checkpoint = on_npu(spec, "custom_voice", dtype)
     frame = frame_of(checkpoint, npu, dtype)

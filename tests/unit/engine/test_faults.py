@@ -298,7 +298,7 @@ def test_end_of_one_request_keeps_the_pending_audio_of_other_requests(
     The chunks of other requests in this batch must be queued again.
     """
     engine = engine_of(quick, slots=3)
-    # Because this list contains a thread, tasks stay in the queue until the test runs them.
+    # Because the worker's list of threads is not empty, tasks stay in the queue until the test runs them.
     engine.code2wav_worker.threads.append(threading.current_thread())
     recorders = [EventRecorder() for _ in range(3)]
     for index, recorder in enumerate(recorders):

@@ -130,7 +130,7 @@ def test_non_finite_row_ends_and_other_rows_are_unchanged(speaker: Checkpoint) -
     assert isinstance(broken.end, Broken)
     assert isinstance(broken.end.error, NonFiniteOutput)
     assert 0 < broken.end.stats.frames < 16
-    # This run has the same batch shapes but no NaN. One row is only marked as non-finite.
+    # The second run has the same batch shapes but no NaN. One row is only marked as non-finite.
     _, untouched = speak_with_a_bad_row(speaker, "flag")
     assert_identical(neighbours, untouched)
 

@@ -170,7 +170,7 @@ def test_full_disk_is_reported_and_leaves_no_files(folder_of: FolderOf, tmp_path
 
     origin, whole, out = folder_of("odd", "custom_voice"), tmp_path / "whole", tmp_path / "out"
     quantize(str(origin), 8, whole)
-    # All files that are copied are smaller than this limit.
+    # Limit of the file size. No file that is copied is larger.
     allowed = max(path.stat().st_size for path in origin.glob("speech_tokenizer/*"))
     assert (whole / "model.safetensors").stat().st_size > allowed, "what is rounded does not"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

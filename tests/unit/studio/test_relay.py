@@ -367,7 +367,7 @@ async def test_trailing_space_in_a_header_value_is_removed(value: str) -> None:
 
     async with relayed(Route("/v1/key", key)) as address:
         host, port = address.split(":")
-        # The test uses a raw connection, because httpx refuses to send this header.
+        # The test uses a raw connection, because httpx refuses a header with a trailing space.
         reader, writer = await asyncio.open_connection(host, int(port))
         head = f"GET /v1/key HTTP/1.1\r\nHost: {address}\r\nAuthorization: {value}\r\nConnection: close\r\n\r\n"
         writer.write(head.encode())

@@ -347,7 +347,7 @@ async def test_failure_to_start_a_process_does_not_end_the_supervisor(monkeypatc
         await changed(runtime, "a\x00b")
         assert "in the studio's log" in str(runtime.status.problem)
         assert runtime.status.state is RuntimeState.READY
-        # The settings do not accept this value, so the test sets the arguments directly.
+        # The settings do not accept half of a surrogate pair, so the test sets the arguments directly.
         runtime.args = ("half a character \ud800",)
         assert runtime.pid is not None
         os.kill(runtime.pid, signal.SIGKILL)
