@@ -253,16 +253,6 @@ def test_download_size_counts_missing_files_with_a_table_as_fallback() -> None:
     assert all(one["rtf"] is None and one["fits"] is None for one in table["offers"])
 
 
-async def test_checkpoints_that_do_not_fit_into_memory_together_are_refused_before_download(tmp_path: Path) -> None:
-    machine = machine_of([offer(name, 8e9, 0.1) for name in NAMES], total=10e9)
-    loading = ("tests.unit.studio.stand_in", "loading")
-    async with studio(tmp_path, command=loading, machine=machine) as (client, _):
-        answer = await client.post(PATH, json={"models": [CUSTOM, BASE]})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "memory_too_small")
-        assert "16.0 GB" in answer.json()["error"]["message"]
-        assert (await client.get(PATH)).json()["download"]["state"] == "none"
-
-
 async def test_quantization_chosen_by_the_host_applies_to_the_downloaded_checkpoint(hub: Hub, tmp_path: Path) -> None:
     async with studio(tmp_path) as (client, runtime):
         await client.post(PATH, json={"models": [CUSTOM], "quantize": "int8"})
@@ -277,14 +267,17 @@ async def test_quantization_chosen_by_the_host_applies_to_the_downloaded_checkpo
         assert not any("quantize" in word for word in runtime.args)
 
 
-async def test_memory_check_uses_the_requested_quantization(tmp_path: Path) -> None:
+async def test_checkpoints_that_exceed_the_memory_with_their_quantization_are_refused(tmp_path: Path) -> None:
     machine = machine_of([offer(name, 8e9, 0.1) for name in NAMES], total=10e9)
     loading = ("tests.unit.studio.stand_in", "loading")
     async with studio(tmp_path, command=loading, machine=machine) as (client, _):
         wanted = {"models": [CUSTOM, BASE], "quantize": "float16"}
         assert (await client.post(PATH, json=wanted)).json()["error"]["param"] == "quantize"
-        answer = await client.post(PATH, json=wanted | {"quantize": "off"})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "memory_too_small")
+        for quantize in ({"quantize": "off"}, {"quantize": ""}):
+            answer = await client.post(PATH, json=wanted | quantize)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "memory_too_small")
+            assert "16.0 GB" in answer.json()["error"]["message"]
+        assert (await client.get(PATH)).json()["download"]["state"] == "none"
         assert (await client.post(PATH, json=wanted | {"quantize": "int8"})).status_code == 202
 
 
