@@ -161,7 +161,7 @@ class HostRoutes:
         page = starts_page(runtime.starts, runtime.restarts) if isinstance(runtime, ChildRuntime) else ""
         if runtime.url is not None:
             with suppress(httpx.HTTPError):
-                async with self._client(runtime.url) as client:
+                async with runtime_client(runtime.url, self._key) as client:
                     page += (await client.get("/metrics")).raise_for_status().text
         return Response(page, media_type=CONTENT_TYPE)
 
@@ -202,7 +202,7 @@ class HostRoutes:
         if self._runtime.url is None:
             return RuntimeReport()
         try:
-            async with self._client(self._runtime.url) as client:
+            async with runtime_client(self._runtime.url, self._key) as client:
                 cards, page = await client.get("/v1/models"), await client.get("/metrics")
                 voices, ready = await client.get("/v1/audio/voices"), await client.get("/ready")
                 return RuntimeReport(
@@ -214,8 +214,10 @@ class HostRoutes:
         except (httpx.HTTPError, ValueError, KeyError):
             return RuntimeReport()
 
-    def _client(self, url: str) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=url, headers=self._key, verify=certificates(), trust_env=False, timeout=ASK_S)
+
+def runtime_client(url: str, key: Mapping[str, str]) -> httpx.AsyncClient:
+    """Return an HTTP client for short requests to the runtime, with the header of its API key."""
+    return httpx.AsyncClient(base_url=url, headers=dict(key), verify=certificates(), trust_env=False, timeout=ASK_S)
 
 
 def _checkpoints(body: dict[str, Any]) -> list[str]:

@@ -20,12 +20,11 @@ from runtime.errors import InvalidConfig, OutOfOrder
 from runtime.published import LICENCE, PUBLISHED, SPEECH_TOKENIZER_BYTES
 from runtime.request import Mode
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings
-from runtime.shared.certificates import certificates
 from studio.checkpoint_arguments import BITS, models_of, values_of
 from studio.downloads import CheckpointDownload
 from studio.errors import HostOnly, MemoryTooSmall
 from studio.fetching import Plan
-from studio.routes.host import ASK_S, is_host
+from studio.routes.host import is_host, runtime_client
 from studio.routes.responses import Handler, handle_errors, json_response, query_flag, read_body
 from studio.runtimes.supervisor import ChildRuntime, Runtime
 from studio.settings import StudioSettings
@@ -48,9 +47,7 @@ async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, A
     if runtime.url is None:
         return []
     try:
-        async with httpx.AsyncClient(
-            base_url=runtime.url, headers=dict(key), verify=certificates(), trust_env=False, timeout=ASK_S
-        ) as client:
+        async with runtime_client(runtime.url, key) as client:
             cards: list[dict[str, Any]] = (await client.get("/v1/models")).raise_for_status().json()["data"]
             return cards
     except (httpx.HTTPError, ValueError, KeyError):
