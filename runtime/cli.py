@@ -274,8 +274,7 @@ def _runtime(arguments: argparse.Namespace) -> int:
     if arguments.check:
         from runtime.engine.capacity.doctor import check_checkpoints
 
-        checked = check_checkpoints(settings)
-        print(json.dumps(asdict(checked) | {"fits_alongside": checked.fits_alongside}))
+        print(json.dumps(asdict(check_checkpoints(settings))))
         return 0
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end_early)  # This handler is active until the server installs its own.

@@ -143,11 +143,7 @@ class CheckResult:
     modes: tuple[str, ...]
     need: int  # Memory in bytes for the weights and all slots.
     free: int  # Free memory in bytes that this process may use.
-
-    @property
-    def fits_alongside(self) -> bool:
-        """True if the checkpoints and all their slots fit into the memory that is free now."""
-        return self.need <= self.free
+    fits_alongside: bool  # True if the checkpoints and all their slots fit into the memory that is free now.
 
 
 def check_checkpoints(settings: Settings) -> CheckResult:
@@ -168,9 +164,10 @@ def check_checkpoints(settings: Settings) -> CheckResult:
     bits = WeightsSelector(engine, device)
     pairs = zip(registry.entries, found, strict=True)
     chosen = [bits.choose(entry.config, entry.name, inspection.types.values()) for entry, inspection in pairs]
-    need = MemoryRequirement.of(found, budget, chosen)
-    need.require(", ".join(names), budget)
-    return CheckResult(names, registry.modes, need.with_slots(engine.max_slots or budget.max_slots), budget.free)
+    requirement = MemoryRequirement.of(found, budget, chosen)
+    requirement.require(", ".join(names), budget)
+    need = requirement.with_slots(engine.max_slots or budget.max_slots)
+    return CheckResult(names, registry.modes, need, budget.free, need <= budget.free)
 
 
 def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = ()) -> Diagnosis:
