@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, NoReturn, Self, TypeVar
 
@@ -171,6 +171,16 @@ def parse_integer(text: str, parameter: str, low: int, high: int) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and low <= int(text) <= high):
         raise InvalidConfig(where=parameter, why=f"it must be a number from {low} to {high}", param=parameter)
     return int(text)
+
+
+def check_choice(text: str, parameter: str, choices: Sequence[str]) -> None:
+    """Check that the text of the URL parameter `parameter` is one of `choices`.
+
+    Raises:
+        InvalidConfig: It is another text.
+    """
+    if text not in choices:
+        raise InvalidConfig(where=parameter, why=f"it must be {' or '.join(choices)}", param=parameter)
 
 
 def validate_fields(kind: type[Checked], fields: dict[str, Any]) -> Checked:

@@ -9,13 +9,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import AfterValidator, Field
 
 from runtime.errors import DictionaryNotFound, InvalidConfig
-from runtime.pronunciations.dictionary import (
-    MAX_REPLACEMENT_CHARS,
-    MAX_WORD_CHARS,
-    MAX_WORDS,
-    PronunciationDictionary,
-    Word,
-)
+from runtime.pronunciations.dictionary import MAX_WORDS, PronunciationDictionary, Word
 from runtime.pronunciations.folder import DictionaryEdit
 from runtime.server.cartesia.paging import EndingBefore, StartingAfter, page, page_size
 from runtime.server.cartesia.responses import CartesiaDictionary, CartesiaDictionaryPage, CartesiaError
@@ -24,8 +18,8 @@ from runtime.server.http.paging import PageSize
 from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import DICTIONARIES, describe_operation
 from runtime.server.pronunciations.routes import CREATING, dictionaries_of
-from runtime.server.text.pronunciations import line_validator
-from runtime.server.wire import Name, Reply, StrictFields, Text, validate_fields
+from runtime.server.text.pronunciations import Replacement, WordText
+from runtime.server.wire import Name, Reply, StrictFields, validate_fields
 
 GET = ["GET", "HEAD"]
 PATH = "/pronunciation-dicts"
@@ -43,8 +37,8 @@ def _no_phonemes(alias: str) -> str:
 class Item(StrictFields):
     """Item of a pronunciation dictionary: a word, and the text that is spoken instead."""
 
-    text: Annotated[Text, AfterValidator(line_validator(MAX_WORD_CHARS))]
-    alias: Annotated[Text, AfterValidator(line_validator(MAX_REPLACEMENT_CHARS)), AfterValidator(_no_phonemes)]
+    text: WordText
+    alias: Annotated[Replacement, AfterValidator(_no_phonemes)]
     case_sensitive: bool | None = None
 
     def as_word(self) -> Word:

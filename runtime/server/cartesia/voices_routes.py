@@ -37,12 +37,8 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         q: SearchWords = "",
     ) -> Reply:
         """Return a page of the voices whose name or description contains ``q``."""
-        size, words = page_size(limit), q.casefold()
-        listed = [
-            _entry(voice)
-            for voice in known_voices(host, request.headers)
-            if words in f"{voice.name} {voice.description}".casefold()
-        ]
+        size = page_size(limit)
+        listed = [_entry(voice) for voice in known_voices(host, request.headers, q)]
         return page(listed, size, starting_after, ending_before)
 
     @app.api_route("/voices/{voice_id}", methods=GET)

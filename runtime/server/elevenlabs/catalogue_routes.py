@@ -52,12 +52,8 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
     ) -> Reply:
         """Return a page of the voices whose name or description contains ``search``."""
         size = paging.page_size(page_size, "page_size")
-        wanted, words = request.query_params.getlist("voice_ids"), search.casefold()
-        listed = [
-            voice
-            for voice in known_voices(host, request.headers)
-            if words in f"{voice.name} {voice.description}".casefold() and (not wanted or voice.id in wanted)
-        ]
+        wanted = request.query_params.getlist("voice_ids")
+        listed = [voice for voice in known_voices(host, request.headers, search) if not wanted or voice.id in wanted]
         page = paging.page(listed, lambda voice: voice.id, size, next_page_token)
         return {
             "voices": [_voice(voice) for voice in page.items],

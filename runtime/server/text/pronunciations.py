@@ -18,7 +18,7 @@ from runtime.shared.text.pronouncing import Dictionary, dictionary_of
 MAX_DICTIONARIES = 3  # Maximum number of dictionaries in a request.
 
 
-def line_validator(max_chars: int) -> Callable[[str], str]:
+def _line_validator(max_chars: int) -> Callable[[str], str]:
     """Return a validator that strips a text and limits it to `max_chars` characters."""
 
     def check(text: str) -> str:
@@ -30,11 +30,15 @@ def line_validator(max_chars: int) -> Callable[[str], str]:
     return check
 
 
+WordText = Annotated[Text, AfterValidator(_line_validator(MAX_WORD_CHARS))]
+Replacement = Annotated[Text, AfterValidator(_line_validator(MAX_REPLACEMENT_CHARS))]
+
+
 class Pronunciation(StrictFields):
     """Word and its replacement, where `case_sensitive` requires exactly the same case."""
 
-    word: Annotated[Text, AfterValidator(line_validator(MAX_WORD_CHARS))]
-    say_as: Annotated[Text, AfterValidator(line_validator(MAX_REPLACEMENT_CHARS))]
+    word: WordText
+    say_as: Replacement
     case_sensitive: bool = False
 
     def as_word(self) -> Word:

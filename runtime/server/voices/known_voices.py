@@ -28,8 +28,12 @@ class KnownVoice:
     is_owner: bool = False  # True if the caller may change the voice.
 
 
-def known_voices(host: EngineHost, headers: Mapping[str, str]) -> list[KnownVoice]:
-    """Return all speakers, then the stored voices of the owner named in `headers`."""
+def known_voices(host: EngineHost, headers: Mapping[str, str], search: str = "") -> list[KnownVoice]:
+    """Return the speakers, then the stored voices of the owner named in `headers`.
+
+    Args:
+        search: Text that the name or the description of each voice contains, in upper or lower case.
+    """
     library = host.owner_library(headers)
     speakers = [
         KnownVoice(
@@ -53,7 +57,8 @@ def known_voices(host: EngineHost, headers: Mapping[str, str]) -> list[KnownVoic
         )
         for card in library.cards()
     ]
-    return [*speakers, *stored]
+    wanted = search.casefold()
+    return [voice for voice in (*speakers, *stored) if wanted in f"{voice.name} {voice.description}".casefold()]
 
 
 def known_voice(host: EngineHost, headers: Mapping[str, str], id_or_name: str) -> KnownVoice:

@@ -39,7 +39,7 @@ from runtime.server.voices.responses import (
 )
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.server.voices.voice_resolver import is_speaker
-from runtime.server.wire import Reply, code_of, decode
+from runtime.server.wire import Reply, check_choice, code_of, decode
 from runtime.settings import OBJECTS, VOICES_AS, Limits
 from runtime.shared.file_names import disposition, file_name
 from runtime.shared.names import is_blend
@@ -106,8 +106,7 @@ def voices_router(host: EngineHost) -> APIRouter:
     async def voices(request: Request, search: Search = "", of: ItemType = "") -> Reply:
         """List the speakers, and the stored voices that contain all words of ``search``."""
         of = of or host.settings.server.voices_as
-        if of not in VOICES_AS:
-            raise InvalidConfig(where="of", why=f"it must be {' or '.join(VOICES_AS)}", param="of")
+        check_choice(of, "of", VOICES_AS)
         library = host.owner_library(request.headers)
         cards = await host.run_in_worker(library.search, search[:256]) if search.strip() else library.cards()
         found = describe_voices(library, cards, speakers())
@@ -138,9 +137,8 @@ def voices_router(host: EngineHost) -> APIRouter:
     async def voice_file(request: Request, name: str, format: FileFormat = "") -> Response:
         """Export a stored voice as a voice file, or as a profile for the program voicebox."""
         library, card = find_voice(request, name)
-        if format not in ("", "voicebox"):
-            raise InvalidConfig(where="format", why="it must be voicebox", param="format")
         if format:
+            check_choice(format, "format", ("voicebox",))
             media_type, suffix, data = (
                 "application/zip",
                 "zip",

@@ -36,7 +36,7 @@ from runtime.server.http.multipart import read_multipart
 from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import DICTIONARIES, FORM, describe_operation
 from runtime.server.pronunciations.routes import CREATING, dictionaries_of
-from runtime.server.wire import Checked, Reply, validate_fields, without_nulls
+from runtime.server.wire import Checked, Reply, check_choice, validate_fields, without_nulls
 
 PATH = "/v1/pronunciation-dictionaries"
 ONE = "/{pronunciation_dictionary_id}"
@@ -119,13 +119,9 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
     ) -> Reply:
         """Return a page of the stored pronunciation dictionaries."""
         size = paging.page_size(page_size, "page_size")
-        for where, word, known in (
-            ("sort", sort, (_BY_TIME, _BY_NAME)),
-            ("sort_direction", sort_direction.lower(), (_UP, _DOWN)),
-            ("include_archived", include_archived.lower(), ("true", "false")),
-        ):
-            if word not in known:
-                raise InvalidConfig(where=where, why=f"it must be {' or '.join(known)}", param=where)
+        check_choice(sort, "sort", (_BY_TIME, _BY_NAME))
+        check_choice(sort_direction.lower(), "sort_direction", (_UP, _DOWN))
+        check_choice(include_archived.lower(), "include_archived", ("true", "false"))
         dictionaries = dictionaries_of(host, request)
         has_all = include_archived.lower() == "true"
 
@@ -235,29 +231,26 @@ def _entry(owned: OwnerDictionaries, dictionary: PronunciationDictionary) -> dic
     Thread: a worker, because the owner's dictionaries are read from disk.
     """
     return {
-        "id": dictionary.id,
+        **_metadata(dictionary),
         "latest_version_id": dictionary.latest.id,
         "latest_version_rules_num": len(dictionary.latest.words),
-        "name": dictionary.name,
         "permission_on_resource": "admin" if owned.owns(dictionary.id) else "viewer",
-        "created_by": ACCOUNT_NAME,
-        "creation_time_unix": int(dictionary.created_at),
         "archived_time_unix": None if dictionary.archived_at is None else int(dictionary.archived_at),
-        "description": dictionary.description or None,
     }
 
 
-def _added(dictionary: PronunciationDictionary) -> Reply:
+def _metadata(dictionary: PronunciationDictionary) -> dict[str, Any]:
     return {
         "id": dictionary.id,
         "name": dictionary.name,
         "created_by": ACCOUNT_NAME,
         "creation_time_unix": int(dictionary.created_at),
-        "version_id": dictionary.latest.id,
-        "version_rules_num": len(dictionary.latest.words),
         "description": dictionary.description or None,
-        "permission_on_resource": "admin",
     }
+
+
+def _added(dictionary: PronunciationDictionary) -> Reply:
+    return {**_metadata(dictionary), **_version(dictionary), "permission_on_resource": "admin"}
 
 
 def _version(dictionary: PronunciationDictionary) -> Reply:

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
 from runtime.errors import InvalidConfig
-from runtime.pronunciations.dictionary import (
-    MAX_DESCRIPTION_CHARS,
-    MAX_REPLACEMENT_CHARS,
-    MAX_WORD_CHARS,
-    MAX_WORDS,
-    Word,
-)
-from runtime.server.text.pronunciations import line_validator
+from runtime.pronunciations.dictionary import MAX_DESCRIPTION_CHARS, MAX_WORDS, Word
+from runtime.server.pronunciations.schema import Description
+from runtime.server.text.pronunciations import Replacement, WordText
 from runtime.server.wire import Name, StrictFields, Text
 
 ALIAS = "alias"
@@ -31,8 +26,8 @@ class Rule(StrictFields):
     """
 
     type: Name = ALIAS
-    string_to_replace: Annotated[Text, AfterValidator(line_validator(MAX_WORD_CHARS))]
-    alias: Annotated[Text, AfterValidator(line_validator(MAX_REPLACEMENT_CHARS))]
+    string_to_replace: WordText
+    alias: Replacement
     case_sensitive: bool | None = None
     word_boundaries: bool | None = None
 
@@ -66,7 +61,7 @@ class NewDictionary(Rules):
     """Request body that creates a pronunciation dictionary."""
 
     name: Name
-    description: Annotated[Text, Field(max_length=MAX_DESCRIPTION_CHARS)] = ""
+    description: Description = ""
 
 
 class ChangedDictionary(StrictFields):
