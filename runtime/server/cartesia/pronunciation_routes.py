@@ -3,66 +3,27 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from pydantic import AfterValidator, Field
 
 from runtime.errors import DictionaryNotFound, InvalidConfig
-from runtime.pronunciations.dictionary import MAX_WORDS, PronunciationDictionary, Word
+from runtime.pronunciations.dictionary import PronunciationDictionary
 from runtime.pronunciations.folder import DictionaryEdit
 from runtime.server.cartesia.paging import EndingBefore, StartingAfter, page, page_size
 from runtime.server.cartesia.responses import CartesiaDictionary, CartesiaDictionaryPage, CartesiaError
+from runtime.server.cartesia.schema import ChangedDict, NewDict
 from runtime.server.engine_host import EngineHost
 from runtime.server.http.paging import PageSize
 from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import DICTIONARIES, describe_operation
 from runtime.server.pronunciations.routes import CREATING, dictionaries_of
-from runtime.server.text.pronunciations import Replacement, WordText
-from runtime.server.wire import Name, Reply, StrictFields, validate_fields
+from runtime.server.wire import Reply, validate_fields
 
 GET = ["GET", "HEAD"]
 PATH = "/pronunciation-dicts"
 ONE = PATH + "/{dictionary_id}"
 _OWNER_NAME = "voicewright"  # Owner of all dictionaries in Cartesia's responses.
-_PHONEMES_PREFIX = "<<"  # Start of an alias that consists of phonemes.
-
-
-def _no_phonemes(alias: str) -> str:
-    if _PHONEMES_PREFIX in alias:
-        raise ValueError("phonemes are not supported; write the word as it sounds")
-    return alias
-
-
-class Item(StrictFields):
-    """Item of a pronunciation dictionary: a word, and the text that is spoken instead."""
-
-    text: WordText
-    alias: Annotated[Replacement, AfterValidator(_no_phonemes)]
-    case_sensitive: bool | None = None
-
-    def as_word(self) -> Word:
-        return Word(self.text, self.alias, bool(self.case_sensitive))
-
-
-Items = Annotated[list[Item], Field(max_length=MAX_WORDS)]
-
-
-class NewDict(StrictFields):
-    """Request body that creates a pronunciation dictionary."""
-
-    name: Name
-    items: Items | None = None
-
-
-class ChangedDict(StrictFields):
-    """Request body that changes a pronunciation dictionary.
-
-    `items` replaces all items of the dictionary.
-    """
-
-    name: Name | None = None
-    items: Items | None = None
 
 
 def add_routes(app: FastAPI, host: EngineHost) -> None:

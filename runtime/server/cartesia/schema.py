@@ -1,17 +1,18 @@
-"""Messages to Cartesia's ``/tts/websocket`` and bodies of ``/tts/bytes`` and ``/tts/sse``."""
+"""Messages to Cartesia's ``/tts/websocket`` and bodies of its HTTP routes."""
 
 from __future__ import annotations
 
 import math
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from runtime.errors import InvalidConfig
+from runtime.pronunciations.dictionary import MAX_WORDS, Word
 from runtime.request import Reference, SpeechRequest
 from runtime.server.session.speech_fields import SynthesisOptions
 from runtime.server.text.filter import FilterName
-from runtime.server.text.pronunciations import Pronunciations
+from runtime.server.text.pronunciations import Pronunciations, Replacement, WordText
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import (
     Name,
@@ -27,6 +28,8 @@ from runtime.settings import Limits
 from runtime.shared.audio.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 
 MAX_BUFFER_DELAY_MS = 3000  # Default buffer delay of Cartesia's API in milliseconds.
+
+_PHONEMES_PREFIX = "<<"  # Start of an alias that consists of phonemes.
 
 Encoding = Literal["pcm_s16le", "pcm_f32le", "pcm_mulaw", "pcm_alaw"]
 SAMPLE_BYTES = {"pcm_s16le": 2, "pcm_f32le": 4, "pcm_mulaw": 1, "pcm_alaw": 1}
@@ -184,6 +187,43 @@ class SseBody(CartesiaRequest):
     context_id: Annotated[Text, Field(max_length=256)] | None = None
     output_format: OutputFormat = OutputFormat()
     add_timestamps: bool = False
+
+
+def _no_phonemes(alias: str) -> str:
+    if _PHONEMES_PREFIX in alias:
+        raise ValueError("phonemes are not supported; write the word as it sounds")
+    return alias
+
+
+class Item(StrictFields):
+    """Item of a pronunciation dictionary: a word, and the text that is spoken instead."""
+
+    text: WordText
+    alias: Annotated[Replacement, AfterValidator(_no_phonemes)]
+    case_sensitive: bool | None = None
+
+    def as_word(self) -> Word:
+        return Word(self.text, self.alias, bool(self.case_sensitive))
+
+
+Items = Annotated[list[Item], Field(max_length=MAX_WORDS)]
+
+
+class NewDict(StrictFields):
+    """Request body that creates a pronunciation dictionary."""
+
+    name: Name
+    items: Items | None = None
+
+
+class ChangedDict(StrictFields):
+    """Request body that changes a pronunciation dictionary.
+
+    `items` replaces all items of the dictionary.
+    """
+
+    name: Name | None = None
+    items: Items | None = None
 
 
 def read_generation(fields: dict[str, Any], limits: Limits) -> Generation:
