@@ -11,12 +11,12 @@ from runtime.errors import DictionaryNotFound, InvalidConfig
 from runtime.pronunciations.dictionary import PronunciationDictionary
 from runtime.pronunciations.folder import DictionaryEdit
 from runtime.server.cartesia.paging import EndingBefore, StartingAfter, page, page_size
-from runtime.server.cartesia.responses import CartesiaDictionary, CartesiaDictionaryPage, CartesiaError
+from runtime.server.cartesia.responses import CartesiaDictionary, CartesiaDictionaryPage, describe_cartesia
 from runtime.server.cartesia.schema import ChangedDict, NewDict
 from runtime.server.engine_host import EngineHost
 from runtime.server.http.paging import PageSize
 from runtime.server.http.speech import read_fields
-from runtime.server.openapi.operations import DICTIONARIES, describe_operation
+from runtime.server.openapi.operations import DICTIONARIES
 from runtime.server.pronunciations.routes import CREATING, dictionaries_of
 from runtime.server.wire import Reply, validate_fields
 
@@ -34,11 +34,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
 
     @app.api_route(PATH, methods=GET)
     @app.api_route(PATH + "/", methods=GET)
-    @describe_operation(
-        response=CartesiaDictionaryPage,
-        refusals=frozenset({InvalidConfig}),
-        refused_as=CartesiaError,
-    )
+    @describe_cartesia(response=CartesiaDictionaryPage, refusals=frozenset({InvalidConfig}))
     async def dictionaries(
         request: Request, limit: PageSize = "10", starting_after: StartingAfter = "", ending_before: EndingBefore = ""
     ) -> Reply:
@@ -49,12 +45,11 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
 
     @app.post(PATH)
     @app.post(PATH + "/")
-    @describe_operation(
+    @describe_cartesia(
         body=NewDict,
         example={"name": "Our names", "items": [{"text": "Nguyen", "alias": "Win"}]},
         response=CartesiaDictionary,
         refusals=CREATING,
-        refused_as=CartesiaError,
     )
     async def create(request: Request) -> Reply:
         """Store a new pronunciation dictionary and return the dictionary with its id."""
@@ -63,13 +58,13 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         return _entry(await host.run_in_worker(dictionaries_of(host, request).add, body.name, entries))
 
     @app.api_route(ONE, methods=GET)
-    @describe_operation(response=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}), refused_as=CartesiaError)
+    @describe_cartesia(response=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}))
     async def dictionary(request: Request, dictionary_id: str) -> Reply:
         """Return one pronunciation dictionary with its items."""
         return _entry(await host.run_in_worker(dictionaries_of(host, request).get, dictionary_id))
 
     @app.patch(ONE)
-    @describe_operation(body=ChangedDict, response=CartesiaDictionary, refusals=DICTIONARIES, refused_as=CartesiaError)
+    @describe_cartesia(body=ChangedDict, response=CartesiaDictionary, refusals=DICTIONARIES)
     async def change(request: Request, dictionary_id: str) -> Reply:
         """Change the name or the items of a pronunciation dictionary."""
         body = validate_fields(ChangedDict, await read_fields(request, host))
@@ -78,7 +73,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         return _entry(await host.run_in_worker(dictionaries_of(host, request).change, dictionary_id, edit))
 
     @app.delete(ONE, status_code=204)
-    @describe_operation(status=204, refusals=DICTIONARIES, refused_as=CartesiaError)
+    @describe_cartesia(status=204, refusals=DICTIONARIES)
     async def delete(request: Request, dictionary_id: str) -> Response:
         """Delete a pronunciation dictionary."""
         await host.run_in_worker(dictionaries_of(host, request).delete, dictionary_id)

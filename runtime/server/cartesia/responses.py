@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from typing_extensions import TypedDict
+
+from runtime.server.openapi.operations import Endpoint, describe_operation
 
 
 class CartesiaError(TypedDict):
@@ -17,6 +22,11 @@ class CartesiaError(TypedDict):
     request_id: str
     retryable: bool
     param: str | None
+
+
+def describe_cartesia(**kwargs: Any) -> Callable[[Endpoint], Endpoint]:
+    """Return the decorator `describe_operation` for errors in Cartesia's format."""
+    return describe_operation(refused_as=CartesiaError, **kwargs)
 
 
 class Locale(TypedDict):

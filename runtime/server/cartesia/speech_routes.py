@@ -11,12 +11,12 @@ from fastapi import FastAPI, Request, Response
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, SpeechRequest
 from runtime.server.cartesia import messages
-from runtime.server.cartesia.responses import CartesiaError
+from runtime.server.cartesia.responses import describe_cartesia
 from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read
 from runtime.server.engine_host import EngineHost
 from runtime.server.http.request_ids import request_id_of
 from runtime.server.http.speech import HttpSpeech, read_fields, server_sent_event
-from runtime.server.openapi.operations import SPEECH, describe_operation
+from runtime.server.openapi.operations import SPEECH
 from runtime.server.wire import Reply, without_nulls
 from runtime.shared.audio.encoding import FORMATS, Encoder, wav_header
 from runtime.shared.audio.pcm_formats import PcmWriter
@@ -32,13 +32,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register Cartesia's HTTP routes for speech."""
 
     @app.post("/tts/bytes", response_model=None)
-    @describe_operation(
-        body=BytesBody,
-        example=_EXAMPLE,
-        binary_types=tuple(_MEDIA_TYPES.values()),
-        refusals=SPEECH,
-        refused_as=CartesiaError,
-    )
+    @describe_cartesia(body=BytesBody, example=_EXAMPLE, binary_types=tuple(_MEDIA_TYPES.values()), refusals=SPEECH)
     async def tts_bytes(request: Request) -> Response:
         """Speak one text and return an audio file."""
         body = read(BytesBody, await read_fields(request, host), host.settings.limits)
@@ -46,7 +40,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         return file.reply(file.pieces(), _MEDIA_TYPES[body.output_format.container])
 
     @app.post("/tts/sse", response_model=None)
-    @describe_operation(body=SseBody, example=_EXAMPLE, is_events=True, refusals=SPEECH, refused_as=CartesiaError)
+    @describe_cartesia(body=SseBody, example=_EXAMPLE, is_events=True, refusals=SPEECH)
     async def tts_sse(request: Request) -> Response:
         """Speak one text and stream the audio as server-sent events."""
         body = read(SseBody, await read_fields(request, host), host.settings.limits)

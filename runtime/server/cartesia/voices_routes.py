@@ -9,10 +9,9 @@ from fastapi import FastAPI, Request
 
 from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.server.cartesia.paging import EndingBefore, StartingAfter, page, page_size
-from runtime.server.cartesia.responses import CartesiaError, CartesiaVoiceEntry, CartesiaVoicePage
+from runtime.server.cartesia.responses import CartesiaVoiceEntry, CartesiaVoicePage, describe_cartesia
 from runtime.server.engine_host import EngineHost
 from runtime.server.http.paging import PageSize
-from runtime.server.openapi.operations import describe_operation
 from runtime.server.voices.known_voices import KnownVoice, SearchWords, known_voice, known_voices
 from runtime.server.wire import Reply
 
@@ -24,11 +23,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
 
     @app.api_route("/voices", methods=GET)
     @app.api_route("/voices/", methods=GET)
-    @describe_operation(
-        response=CartesiaVoicePage,
-        refusals=frozenset({InvalidConfig}),
-        refused_as=CartesiaError,
-    )
+    @describe_cartesia(response=CartesiaVoicePage, refusals=frozenset({InvalidConfig}))
     async def voices(
         request: Request,
         limit: PageSize = "10",
@@ -42,7 +37,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         return page(listed, size, starting_after, ending_before)
 
     @app.api_route("/voices/{voice_id}", methods=GET)
-    @describe_operation(response=CartesiaVoiceEntry, refusals=frozenset({VoiceNotFound}), refused_as=CartesiaError)
+    @describe_cartesia(response=CartesiaVoiceEntry, refusals=frozenset({VoiceNotFound}))
     async def voice(request: Request, voice_id: str) -> Reply:
         """Return the speaker or stored voice with this id or name."""
         return _entry(known_voice(host, request.headers, voice_id))

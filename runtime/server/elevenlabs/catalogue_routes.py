@@ -10,17 +10,16 @@ from fastapi import FastAPI, Request
 from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.request import ModelCard
 from runtime.server.elevenlabs.responses import (
-    ElevenLabsError,
     ElevenLabsLanguage,
     ElevenLabsModel,
     ElevenLabsVoice,
     ElevenLabsVoicePage,
     ElevenLabsVoices,
     ElevenLabsVoiceSettings,
+    describe_elevenlabs,
 )
 from runtime.server.engine_host import EngineHost
 from runtime.server.http import paging
-from runtime.server.openapi.operations import describe_operation
 from runtime.server.voices.known_voices import KnownVoice, SearchWords, known_voice, known_voices
 from runtime.server.wire import Reply, code_of
 from runtime.settings import Limits
@@ -33,17 +32,13 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register ElevenLabs' HTTP routes for voices and voice settings."""
 
     @app.api_route("/v1/voices", methods=GET)
-    @describe_operation(response=ElevenLabsVoices, refused_as=ElevenLabsError)
+    @describe_elevenlabs(response=ElevenLabsVoices)
     async def voices(request: Request) -> Reply:
         """Return all speakers and stored voices."""
         return {"voices": [_voice(voice) for voice in known_voices(host, request.headers)]}
 
     @app.api_route("/v2/voices", methods=GET)
-    @describe_operation(
-        response=ElevenLabsVoicePage,
-        refusals=frozenset({InvalidConfig}),
-        refused_as=ElevenLabsError,
-    )
+    @describe_elevenlabs(response=ElevenLabsVoicePage, refusals=frozenset({InvalidConfig}))
     async def search(
         request: Request,
         page_size: paging.PageSize = "10",
@@ -63,21 +58,19 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         }
 
     @app.api_route("/v1/voices/{voice_id}", methods=GET)
-    @describe_operation(response=ElevenLabsVoice, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
+    @describe_elevenlabs(response=ElevenLabsVoice, refusals=frozenset({VoiceNotFound}))
     async def voice(request: Request, voice_id: str) -> Reply:
         """Return the speaker or stored voice with this id or name."""
         return _voice(known_voice(host, request.headers, voice_id))
 
     @app.api_route("/v1/voices/settings/default", methods=GET)
-    @describe_operation(response=ElevenLabsVoiceSettings, refused_as=ElevenLabsError)
+    @describe_elevenlabs(response=ElevenLabsVoiceSettings)
     async def default_settings() -> Reply:
         """Return the voice settings that requests without settings use."""
         return ElevenLabsVoiceSettings().model_dump()
 
     @app.api_route("/v1/voices/{voice_id}/settings", methods=GET)
-    @describe_operation(
-        response=ElevenLabsVoiceSettings, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError
-    )
+    @describe_elevenlabs(response=ElevenLabsVoiceSettings, refusals=frozenset({VoiceNotFound}))
     async def voice_settings(request: Request, voice_id: str) -> Reply:
         """Return the settings of one voice, which are the same for all voices."""
         known_voice(host, request.headers, voice_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,6 +10,7 @@ from typing_extensions import TypedDict
 
 from runtime.server.elevenlabs.pronunciations.rules import AliasRule
 from runtime.server.elevenlabs.schema import NEUTRAL
+from runtime.server.openapi.operations import Endpoint, describe_operation
 
 _UNLIMITED = 2**31 - 1  # Value that means "unlimited" in ElevenLabs' API.
 ACCOUNT_NAME = "voicewright"  # Name of the account that all clients share.
@@ -37,6 +39,11 @@ class ElevenLabsError(TypedDict):
     """Error response in ElevenLabs' format."""
 
     detail: Detail
+
+
+def describe_elevenlabs(**kwargs: Any) -> Callable[[Endpoint], Endpoint]:
+    """Return the decorator `describe_operation` for errors in ElevenLabs' format."""
+    return describe_operation(refused_as=ElevenLabsError, **kwargs)
 
 
 class CharacterTimes(TypedDict):

@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from runtime.errors import VoiceNotFound
 from runtime.request import SpeechRequest
 from runtime.server.elevenlabs.output_formats import OUTPUT_FORMATS
-from runtime.server.elevenlabs.responses import ElevenLabsError, TimedAudio, TimedDialogue, VoiceSegment
+from runtime.server.elevenlabs.responses import TimedAudio, TimedDialogue, VoiceSegment, describe_elevenlabs
 from runtime.server.elevenlabs.schema import (
     DialogueBody,
     FileBody,
@@ -23,7 +23,7 @@ from runtime.server.elevenlabs.spoken_text import JSON_LINES, SpokenText
 from runtime.server.engine_host import EngineHost
 from runtime.server.http.request_ids import request_id_of
 from runtime.server.http.speech import read_fields
-from runtime.server.openapi.operations import SPEECH, describe_operation
+from runtime.server.openapi.operations import SPEECH
 from runtime.server.session.dialogue import check_turn_text, check_turns, errors_of_turn
 from runtime.server.wire import Reply
 from runtime.shared.text.word_times import TimedWords
@@ -64,13 +64,13 @@ def _router(path: str, read_body: Reader, timed_response: type[TimedAudio], **ta
     Args:
         read_body: Function that reads a request.
         timed_response: Type of the JSON response with times.
-        taken: Description of the request for `describe_operation`.
+        taken: Description of the request for `describe_elevenlabs`.
     """
     router = APIRouter(prefix=path)
-    taken |= {"query": FileOptions, "refusals": SPEECH | {VoiceNotFound}, "refused_as": ElevenLabsError}
+    taken |= {"query": FileOptions, "refusals": SPEECH | {VoiceNotFound}}
 
     @router.post("", response_model=None)
-    @describe_operation(**taken, binary_types=MEDIA_TYPES)
+    @describe_elevenlabs(**taken, binary_types=MEDIA_TYPES)
     async def convert(request: Request) -> Response:
         """Speak a text or a dialogue and return an audio file.
 
@@ -80,14 +80,14 @@ def _router(path: str, read_body: Reader, timed_response: type[TimedAudio], **ta
         return speech.reply(speech.pieces(whole=speech.format.has_head), speech.format.media_type)
 
     @router.post("/stream", response_model=None)
-    @describe_operation(**taken, binary_types=MEDIA_TYPES)
+    @describe_elevenlabs(**taken, binary_types=MEDIA_TYPES)
     async def stream(request: Request) -> Response:
         """Speak a text or a dialogue and stream the audio while it is generated."""
         speech = await read_body(request)
         return speech.reply(speech.pieces(), speech.format.media_type)
 
     @router.post("/with-timestamps", response_model=None)
-    @describe_operation(**taken, response=timed_response)
+    @describe_elevenlabs(**taken, response=timed_response)
     async def with_timestamps(request: Request) -> Response:
         """Speak a text or a dialogue and return the complete audio with times.
 
@@ -97,7 +97,7 @@ def _router(path: str, read_body: Reader, timed_response: type[TimedAudio], **ta
         return speech.reply(speech.timed_whole(), "application/json")
 
     @router.post("/stream/with-timestamps", response_model=None)
-    @describe_operation(**taken, binary_types=(JSON_LINES,))
+    @describe_elevenlabs(**taken, binary_types=(JSON_LINES,))
     async def stream_with_timestamps(request: Request) -> Response:
         """Speak a text or a dialogue and stream JSON lines with audio and times."""
         speech = await read_body(request)

@@ -10,13 +10,12 @@ from typing import Any
 from fastapi import FastAPI, Request
 
 from runtime.server.elevenlabs.responses import (
-    ElevenLabsError,
     ElevenLabsSubscription,
     ElevenLabsUser,
     ElevenLabsUsersSubscription,
+    describe_elevenlabs,
 )
 from runtime.server.engine_host import OWNER_HEADER, EngineHost
-from runtime.server.openapi.operations import describe_operation
 from runtime.server.voices.known_voices import known_voices
 from runtime.server.wire import Reply
 
@@ -34,13 +33,13 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         return {"voice_slots_used": count, **({"voice_limit": limit} if limit else {})}
 
     @app.api_route(PATH, methods=GET)
-    @describe_operation(response=ElevenLabsUser, refused_as=ElevenLabsError)
+    @describe_elevenlabs(response=ElevenLabsUser)
     async def user(request: Request) -> Reply:
         """Return the account that all clients share, with its subscription."""
         return ElevenLabsUser(subscription=ElevenLabsUsersSubscription(**voices(request))).model_dump()
 
     @app.api_route(f"{PATH}/subscription", methods=GET)
-    @describe_operation(response=ElevenLabsSubscription, refused_as=ElevenLabsError)
+    @describe_elevenlabs(response=ElevenLabsSubscription)
     async def subscription(request: Request) -> Reply:
         """Return the subscription of the account with its limits."""
         return ElevenLabsSubscription(**voices(request)).model_dump()

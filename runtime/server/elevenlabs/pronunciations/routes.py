@@ -27,14 +27,14 @@ from runtime.server.elevenlabs.responses import (
     ElevenLabsChangedRules,
     ElevenLabsDictionary,
     ElevenLabsDictionaryPage,
-    ElevenLabsError,
     ElevenLabsWholeDictionary,
+    describe_elevenlabs,
 )
 from runtime.server.engine_host import EngineHost
 from runtime.server.http import paging
 from runtime.server.http.multipart import read_multipart
 from runtime.server.http.speech import read_fields
-from runtime.server.openapi.operations import DICTIONARIES, FORM, describe_operation
+from runtime.server.openapi.operations import DICTIONARIES, FORM
 from runtime.server.pronunciations.routes import CREATING, dictionaries_of
 from runtime.server.wire import Checked, Reply, check_choice, validate_fields, without_nulls
 
@@ -58,12 +58,11 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         return await host.run_in_worker(dictionaries_of(host, request).change, dictionary_id, edit)
 
     @router.post("/add-from-rules")
-    @describe_operation(
+    @describe_elevenlabs(
         body=NewDictionary,
         example={"name": "Our names", "rules": [_RULE]},
         response=ElevenLabsAddedDictionary,
         refusals=CREATING,
-        refused_as=ElevenLabsError,
     )
     async def add_from_rules(request: Request) -> Reply:
         """Create a pronunciation dictionary from alias rules."""
@@ -74,12 +73,8 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         )
 
     @router.post("/add-from-file")
-    @describe_operation(
-        body=LexiconForm,
-        body_media=FORM,
-        response=ElevenLabsAddedDictionary,
-        refusals=CREATING | {MessageTooLarge},
-        refused_as=ElevenLabsError,
+    @describe_elevenlabs(
+        body=LexiconForm, body_media=FORM, response=ElevenLabsAddedDictionary, refusals=CREATING | {MessageTooLarge}
     )
     async def add_from_file(request: Request) -> Reply:
         """Create a pronunciation dictionary from a PLS lexicon with aliases.
@@ -104,11 +99,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         return await host.run_in_worker(keep)
 
     @router.api_route("", methods=GET)
-    @describe_operation(
-        response=ElevenLabsDictionaryPage,
-        refusals=frozenset({InvalidConfig}),
-        refused_as=ElevenLabsError,
-    )
+    @describe_elevenlabs(response=ElevenLabsDictionaryPage, refusals=frozenset({InvalidConfig}))
     async def dictionaries(
         request: Request,
         page_size: paging.PageSize = "30",
@@ -140,7 +131,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         return await host.run_in_worker(page)
 
     @router.api_route(ONE, methods=GET)
-    @describe_operation(response=ElevenLabsWholeDictionary, refusals=_FOUND, refused_as=ElevenLabsError)
+    @describe_elevenlabs(response=ElevenLabsWholeDictionary, refusals=_FOUND)
     async def dictionary(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Return one pronunciation dictionary with the rules of its latest version."""
         dictionaries = dictionaries_of(host, request)
@@ -152,9 +143,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         return await host.run_in_worker(entry)
 
     @router.patch(ONE)
-    @describe_operation(
-        body=ChangedDictionary, response=ElevenLabsDictionary, refusals=DICTIONARIES, refused_as=ElevenLabsError
-    )
+    @describe_elevenlabs(body=ChangedDictionary, response=ElevenLabsDictionary, refusals=DICTIONARIES)
     async def change(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Rename or archive a pronunciation dictionary without creating a new version."""
         body = await body_of(request, ChangedDictionary)
@@ -163,12 +152,8 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
             lambda: _entry(dictionaries, dictionaries.change(pronunciation_dictionary_id, edit))
         )
 
-    changes_rules = describe_operation(
-        body=Rules,
-        example={"rules": [_RULE]},
-        response=ElevenLabsChangedRules,
-        refusals=DICTIONARIES,
-        refused_as=ElevenLabsError,
+    changes_rules = describe_elevenlabs(
+        body=Rules, example={"rules": [_RULE]}, response=ElevenLabsChangedRules, refusals=DICTIONARIES
     )
 
     @router.post(ONE + "/set-rules")
@@ -187,12 +172,8 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         return _version(await changed(request, pronunciation_dictionary_id, edit))
 
     @router.post(ONE + "/remove-rules")
-    @describe_operation(
-        body=RuleStrings,
-        example={"rule_strings": ["Nguyen"]},
-        response=ElevenLabsChangedRules,
-        refusals=DICTIONARIES,
-        refused_as=ElevenLabsError,
+    @describe_elevenlabs(
+        body=RuleStrings, example={"rule_strings": ["Nguyen"]}, response=ElevenLabsChangedRules, refusals=DICTIONARIES
     )
     async def remove_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
         """Remove rules from a pronunciation dictionary (unknown strings are ignored)."""
@@ -201,7 +182,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         return _version(await changed(request, pronunciation_dictionary_id, edit))
 
     @router.api_route("/{dictionary_id}/{version_id}/download", methods=GET)
-    @describe_operation(binary_types=(MEDIA_TYPE,), refusals=_FOUND, refused_as=ElevenLabsError)
+    @describe_elevenlabs(binary_types=(MEDIA_TYPE,), refusals=_FOUND)
     async def download(request: Request, dictionary_id: str, version_id: str) -> Response:
         """Return the rules of one dictionary version as a PLS lexicon."""
         version = await host.run_in_worker(dictionaries_of(host, request).version, dictionary_id, version_id)
