@@ -14,7 +14,7 @@ from playwright.sync_api import FileChooser, FilePayload, Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import origin
-from tests.browser.script_steps import decoded, enter_script, export, line, new_script, paste, text_of, texts
+from tests.browser.script_steps import decoded, enter_script, export, line, new_script, paste, text_of, texts, voice_of
 from tests.browser.steps import enter
 from tests.support.app import running_app
 from tests.support.documents import XHTML, epub, letter, paragraph, word
@@ -64,6 +64,18 @@ def test_first_line_of_each_chapter_shows_the_title(studio: Page) -> None:
     assert words is not None
     assert title["y"] + title["height"] <= words["y"]
     studio.screenshot(path=SCREENSHOTS / "chapter-titles.png")
+
+
+@pytest.mark.parametrize("size", [(1280, 900), (390, 844)], ids=lambda size: str(size[0]))
+def test_imported_headings_have_the_voice_of_the_narrator(studio: Page, size: tuple[int, int]) -> None:
+    studio.set_viewport_size({"width": size[0], "height": size[1]})
+    enter_script(studio)
+    new_script(studio, "Tea")
+    paste(studio, 1, "# One\n\nIt boils.\n\nTOM: Tea?\n\n# Two\n\nIt rains.")
+    expect(studio.locator(".vw-toast").last).to_contain_text("The headings are read by Angus.")
+    studio.screenshot(path=SCREENSHOTS / f"headings-{size[0]}.png")
+    names = [voice_of(studio, number) for number in range(1, 6)]
+    assert names[0] == names[1] == names[3] == names[4] != names[2]
 
 
 @pytest.mark.parametrize("room", ["text", "script"])

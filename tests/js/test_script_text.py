@@ -204,6 +204,11 @@ def test_markdown_heading_starts_a_chapter(node: Node, text: str, expected: list
     assert [[line["text"], line.get("chapter")] for line in read] == expected
 
 
+def test_narrator_reads_a_heading_and_the_text_below_it(node: Node) -> None:
+    read = node.call("script/reading", "readText", "ANNA: Hello.\n\nAgain.\n\n# Two\n\nIt rains.")["lines"]
+    assert [line["name"] for line in read] == ["ANNA", "ANNA", None, None]
+
+
 def test_chapter_title_from_the_text_follows_the_text(node: Node) -> None:
     body = """async () => {
       const { Script } = await import('/js/script/document.js');

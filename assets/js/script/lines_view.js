@@ -391,7 +391,7 @@ export class LinesView {
       script.filterLines((line) => !lines.includes(line));
       script.insert(replaced, Math.max(0, at));
     };
-    this.studio.undo.offer(undo, this.room.summary('script.added', lines.length, leftOut));
+    this.studio.undo.offer(undo, this.room.summary('script.added', lines, leftOut));
     const last = lines.at(-1);
     if (last) this.focus(last.id, last.text.length);
   }

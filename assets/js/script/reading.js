@@ -60,8 +60,9 @@ export function readText(text, isVoice = () => false) {
     const manner = named && !prefix[2] ? MANNER.exec(spoken) : null;
     const rest = manner ? spoken.slice(manner[0].length) : spoken;
     const instruct = (named && (prefix[2] ?? manner?.[1])) || '';
-    const name = PAUSES_ONLY.test(rest) ? null : speaker;
     const title = rest.replace(HEADING, '');
+    if (title !== rest) speaker = null; // The narrator reads headings, and the text below them.
+    const name = PAUSES_ONLY.test(rest) ? null : speaker;
     if (title === rest) for (const part of splitText(rest)) lines.push({ name, instruct, text: part });
     else lines.push({ name, instruct, text: title, chapter: chapterTitle(title) });
   }

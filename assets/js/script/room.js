@@ -10,7 +10,7 @@ import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { getElement, throttle } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { acceptFiles } from '../common/files.js';
-import { MAX_LINES, markChapters, newLine, Script } from './document.js';
+import { isHeading, MAX_LINES, markChapters, newLine, Script } from './document.js';
 import { ExportForm } from './export.js';
 import { FullAudio } from './full_audio.js';
 import { ACCEPTED } from './importing.js';
@@ -310,6 +310,7 @@ export class ScriptRoom {
     if (!this.hasRoom(read.length)) return false;
     const lines = read.map((line) => newLine(line));
     if (chapters.length > 1) markChapters(lines, chapters);
+    for (const line of lines) if (isHeading(line)) line.name = null; // The narrator reads headings.
     const nameless = lines.filter(({ name }) => !name);
     this.voiceAssignment.assign(lines, []);
     if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
@@ -322,7 +323,7 @@ export class ScriptRoom {
     const script = new Script({ name: title, lines, ...book });
     this.scriptList.open(script, 'unsaved');
     script.notify(true);
-    this.studio.toasts.show(this.summary('script.written', lines.length, leftOut));
+    this.studio.toasts.show(this.summary('script.written', lines, leftOut));
     return true;
   }
 
@@ -330,12 +331,14 @@ export class ScriptRoom {
    * Return a message about the result of an import.
    *
    * @param {string} key message key
-   * @param {number} n number of lines
+   * @param {import('./document.js').Line[]} lines imported lines
    * @param {number} leftOut number of skipped chat messages
    */
-  summary(key, n, leftOut) {
+  summary(key, lines, leftOut) {
     const { t } = this.studio;
-    return [t(key, { n }), leftOut > 0 && t('script.left_out_of_chat', { n: leftOut })].filter(Boolean).join(' ');
+    const heading = lines.some(({ name }) => name) && lines.find(isHeading);
+    const narrator = heading && t('script.headings', { name: this.voiceAssignment.nameOf(heading.voice) });
+    return [t(key, { n: lines.length }), narrator, leftOut > 0 && t('script.left_out_of_chat', { n: leftOut })].filter(Boolean).join(' ');
   }
 
   /** Update the texts of the room after a change of the page's language. */
