@@ -60,6 +60,8 @@ def test_two_tabs_with_the_same_script_notify_each_other(script: Page, open_stud
     text_of(script, 2).fill("From this tab.")
     conflict = script.locator("#vw-script-conflict")
     expect(conflict).to_contain_text("Another tab changed this script")
+    expect(conflict).to_contain_text("2 lines differ.")
+    script.screenshot(path=SCREENSHOTS / "script-conflict.png")
     assert stored_script(script, app)["lines"][0]["text"] == "From the other tab.", "nothing is overwritten"
     conflict.get_by_role("button", name="Keep this version").click()
     await_saved(script)

@@ -209,6 +209,17 @@ def test_narrator_reads_a_heading_and_the_text_below_it(node: Node) -> None:
     assert [line["name"] for line in read] == ["ANNA", "ANNA", None, None]
 
 
+def test_differing_lines_of_two_versions_are_counted(node: Node) -> None:
+    body = """async () => {
+      const { Script } = await import('/js/script/document.js');
+      const versions = ['One Two', 'One Two Three', 'One Zwei', 'Two One'].map((words) => new Script({
+        lines: words.split(' ').map((text, at) => ({ id: String(at), text })),
+      }));
+      return versions.map((other) => versions[0].countDifferences(other));
+    }"""
+    assert node.evaluate(body) == [0, 1, 1, 2]
+
+
 def test_chapter_title_from_the_text_follows_the_text(node: Node) -> None:
     body = """async () => {
       const { Script } = await import('/js/script/document.js');

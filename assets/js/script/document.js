@@ -143,6 +143,16 @@ export class Script extends Emitter {
   }
 
   /**
+   * Return the number of lines that differ from another version of the script.
+   *
+   * @param {Script} other
+   */
+  countDifferences(other) {
+    const [own, theirs] = [this, other].map(({ lines }) => new Map(lines.map((line) => [line.id, written(line)])));
+    return [...new Set([...own.keys(), ...theirs.keys()])].filter((id) => own.get(id) !== theirs.get(id)).length;
+  }
+
+  /**
    * Copy the seeds and takes of another version into lines that are otherwise equal.
    *
    * @param {Script} other

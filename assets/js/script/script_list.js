@@ -45,6 +45,7 @@ export class ScriptList extends EventTarget {
     this.list = [];
     /** @type {Script|null} */
     this.script = null;
+    this.differences = 0; // Number of lines that differ from the version of another tab, or 0 if it is unknown.
     /** @type {'new'|'unsaved'|'saving'|'saved'|'conflict'|'unkept'} */
     this.state = 'new';
     /** Promise that resolves when all saves have finished. */
@@ -154,7 +155,8 @@ export class ScriptList extends EventTarget {
       // Wait for the stored version, because `flush` must not end before the script is stored.
       const other = error.status === 409 && (await this.stored(script.id).catch(() => null));
       if (other && this.followSpeech(other)) await this.put(script);
-      else this.enter(error.status === 409 ? 'conflict' : 'unkept');
+      else if (error.status === 409) this.enterConflict(other || null);
+      else this.enter('unkept');
     } finally {
       this.runningPuts -= 1;
       this.tookMs = performance.now() - begun;
@@ -206,7 +208,13 @@ export class ScriptList extends EventTarget {
     const other = await this.stored(script.id).catch(() => null);
     // While the version was loaded, this tab may have saved a later one.
     if (!other || other.updatedAt <= script.updatedAt || script !== this.script || this.state !== 'saved') return;
-    if (!this.followSpeech(other)) this.enter('conflict');
+    if (!this.followSpeech(other)) this.enterConflict(other);
+  }
+
+  /** Report a conflict with another tab. @param {Script|null} other version of the other tab, or null if it is unknown */
+  enterConflict(other) {
+    this.differences = (other && this.script?.countDifferences(other)) ?? 0;
+    this.enter('conflict');
   }
 
   /** Use the takes and the version number of another tab, but keep this tab's text. @param {Script} other */
@@ -407,7 +415,8 @@ export class ScriptListView {
     if (state === 'conflict') {
       const theirs = button(t('script.take_theirs'), () => this.choose(() => scriptList.loadOther()));
       const mine = button(t('script.keep_mine'), () => this.choose(() => scriptList.saveOwn()));
-      parts.conflict.replaceChildren(t('script.conflict'), ' ', theirs, ' ', mine);
+      const count = scriptList.differences ? t('script.conflict_lines', { n: scriptList.differences }) : '';
+      parts.conflict.replaceChildren(t('script.conflict'), ' ', count, ' ', theirs, ' ', mine);
     } else if (state === 'unkept' && scriptList.error && !scriptList.error.missing) {
       const again = button(t('script.save_again'), () => this.choose(() => scriptList.save()));
       parts.conflict.replaceChildren(scriptList.error.message, ' ', again);
