@@ -32,6 +32,11 @@ PAUSES_S = 0.2  # Minimum total seconds of pauses that are needed to measure the
 # at most QUIET_RATIO (-30 dB) of the speech level. Quiet parts of normal speech are shorter, such as the silence in a
 # stop consonant.
 QUIET_S, QUIET_RATIO = 0.2, 10 ** (-30 / 20)
+# Without pauses, the noise is the level of the quietest windows if the fractions below have almost the same level. The
+# quiet sounds of clean speech and the echo of a room differ more.
+FLOOR_WINDOW_S = 0.02
+FLOOR_SHARES = (0.03, 0.1)
+MAX_FLOOR_DIFFERENCE_DB = 2.0
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0
 # Minimum fraction of the energy that is above TELEPHONE_HZ (-55 dB). Normal speech has 1000 times as much.
@@ -60,13 +65,16 @@ class AudioLevels:
 
     peak_db: float | None
     speech_db: float | None
-    pauses_db: float | None
+    pauses_db: float | None  # Level of the pauses, or of steady noise if there are no pauses.
     clipped: float  # Fraction of samples at full scale.
     decay_db: float | None  # Decay of the level of speech within 80 ms.
 
 
-def measure_levels(samples: NDArray[np.float32], activity: SpeechActivity) -> AudioLevels:
+def measure_levels(samples: NDArray[np.float32], activity: SpeechActivity, *, is_speech: bool) -> AudioLevels:
     """Return the levels of a recording that is not trimmed yet.
+
+    Args:
+        is_speech: True if a network has detected the speech. Otherwise, a constant sound may not be noise.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     """
@@ -80,6 +88,8 @@ def measure_levels(samples: NDArray[np.float32], activity: SpeechActivity) -> Au
         quiet = SpeechActivity(levels > QUIET_RATIO * speech, activity.window_s)
         pauses = [pause for each in quiet.pauses(0.0) if len(pause := levels[each]) * activity.window_s >= QUIET_S]
     noises = sorted(float(np.sqrt((pause**2).mean())) for pause in pauses)
+    if not noises and is_speech and (floor := _steady_noise(samples)) is not None:
+        noises = [floor]
     return AudioLevels(
         peak_db=_decibels(float(np.abs(samples).max(initial=0.0))),
         speech_db=_decibels(speech),
@@ -134,6 +144,18 @@ def check_transcript(transcript: str, speech_s: float) -> Iterator[Advice]:
         yield Advice(
             "transcript", "The transcript is short for this recording; it must hold all the words that are spoken."
         )
+
+
+def _steady_noise(samples: NDArray[np.float32]) -> float | None:
+    """Return the level of steady noise, or None if it cannot be measured.
+
+    Steady noise has a constant level, so the quietest windows are about equally loud.
+    """
+    levels = window_levels(samples, FLOOR_WINDOW_S)
+    if not len(levels):
+        return None
+    low, high = (max(float(np.quantile(levels, share)), SILENCE) for share in FLOOR_SHARES)
+    return low if 20 * math.log10(high / low) < MAX_FLOOR_DIFFERENCE_DB else None
 
 
 def _length(speech_s: float) -> Iterator[Advice]:

@@ -57,7 +57,7 @@ def check_recording(samples: NDArray[np.float32], transcript: str | None) -> Rec
     Thread: worker thread. A minute of audio takes 0.6 s.
     """
     activity, is_speech = _activity(samples)
-    levels = measure_levels(samples, activity)
+    levels = measure_levels(samples, activity, is_speech=is_speech)
     advice, mismatch = list(recording_advice(samples, activity, levels, is_speech=is_speech)), None
     if transcript is not None and activity.seconds:
         try:

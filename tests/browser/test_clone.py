@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageColor
 from playwright.sync_api import FilePayload, Page, Route, expect
 
+from runtime.voices.speech_detector import find_speech
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.steps import (
     SHORT,
@@ -482,6 +483,23 @@ def test_noise_outside_the_selected_part_is_reported(studio: Page) -> None:
     expect(studio.locator(".vw-step").first).to_have_attribute("data-verdict", "care")
 
 
+def without_pauses(speech: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return only the parts of the recording in which the network has detected speech."""
+    activity = find_speech(speech)
+    return speech[np.repeat(activity.windows, round(activity.window_s * 24_000))[: len(speech)]]
+
+
+def test_noise_is_judged_on_the_whole_file_and_not_only_near_the_selected_part(studio: Page) -> None:
+    """The music is audible alone only in the last four seconds, far from the selected part."""
+    dense = without_pauses(generate("The boat came back in the evening", seed=1))
+    sound = np.concatenate([*[dense] * 16, np.zeros(96_000, np.float32)])
+    beats = np.resize(drums(12.0), len(sound)) * np.sqrt(np.mean(np.square(dense))) * 10 ** (-14 / 20)
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", {**wav(1.0), "buffer": audio_file(sound + beats)})
+    assert "noise" in advice(studio)
+    assert span(studio)[1] < len(sound) / 24_000 - 8
+
+
 @pytest.mark.parametrize("below_db", [10, 40])
 @pytest.mark.parametrize("music", [chords, drums])
 def test_recording_with_background_music_is_not_rated_as_good(
@@ -503,9 +521,10 @@ def test_recording_with_background_music_is_not_rated_as_good(
 
 def test_recording_with_unmeasurable_noise_is_not_rated_as_good(studio: Page) -> None:
     enter(studio, "clone")
-    studio.set_input_files("#vw-clone-file", wav(6.0))
-    advice(studio)
-    expect(studio.locator("#vw-clone-verdict")).not_to_contain_text("without noise")
+    dense = np.tile(without_pauses(generate(seed=1)), 2)
+    studio.set_input_files("#vw-clone-file", {**wav(1.0), "buffer": audio_file(dense)})
+    assert advice(studio) == []
+    expect(studio.locator("#vw-clone-verdict")).to_contain_text("Noise could not be measured")
     studio.click("#vw-clone-use")
     expect(studio.locator(".vw-step").first).not_to_have_attribute("data-verdict", "good")
 

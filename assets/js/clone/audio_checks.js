@@ -94,7 +94,7 @@ export class AudioChecks {
   }
 
   /**
-   * Measure the noise around a selection that has no pause, and add it to the result.
+   * Measure the noise of the whole recording, and add it to the result.
    *
    * @param {CheckResult} report @param {Blob} audio
    */
@@ -155,8 +155,14 @@ export class AudioChecks {
 
   /** True if the noise in the pauses and the echo of the room could be measured. */
   get isMeasured() {
-    const { pauses_db, decay_db } = this.report?.levels ?? {};
-    return typeof pauses_db === 'number' && typeof decay_db === 'number';
+    return this.verdictKey === 'clone.good';
+  }
+
+  /** Message key for a recording without faults, which depends on the measured levels. */
+  get verdictKey() {
+    const { pauses_db = null, decay_db = null } = this.report?.levels ?? {};
+    if (pauses_db !== null) return decay_db === null ? 'clone.echo_unknown' : 'clone.good';
+    return decay_db === null ? 'clone.unmeasured' : 'clone.noise_unknown';
   }
 
   /** Show the faults with buttons that correct them, and the passed checks. */
@@ -179,7 +185,7 @@ export class AudioChecks {
     this.verdict.hidden = items.length > 0;
     if (this.isMeasured) this.verdict.dataset.icon = 'check';
     else delete this.verdict.dataset.icon;
-    this.verdict.textContent = studio.t(this.isMeasured ? 'clone.good' : 'clone.unmeasured', { s: report.speech_s.toFixed(1) });
+    this.verdict.textContent = studio.t(this.verdictKey, { s: report.speech_s.toFixed(1) });
     this.list.replaceChildren(...this.passed(report, codes), ...items);
     this.passedList.replaceChildren(...this.transcriptAdvice.filter(({ code }) => code !== REFUSED).map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
     this.list.dataset.state = report.usable ? 'said' : 'unusable';

@@ -10,7 +10,6 @@ import { SAMPLE_RATE, toInt16, wavBlob } from '../common/audio.js';
 const MAX_FILE_BYTES = 100 * 2 ** 20;
 const MAX_DURATION_S = 600;
 const MIN_HANDLE_DISTANCE_S = 0.1;
-const MAX_SURROUNDINGS_S = 2;
 // Minimum energy of the mean of all channels, as a fraction of the energy that the mean of independent channels would
 // have. Below it, the channels cancel each other out.
 const MIN_MIX_ENERGY = 0.1;
@@ -152,11 +151,11 @@ export class Reference {
     return this.blob;
   }
 
-  /** Selection with some audio before and after it as a WAV file, or null if not decoded. */
+  /** Whole recording as a WAV file (at most `maxSeconds`), or null if not decoded. */
   get surroundings() {
-    const { pcm, start, end } = this;
-    const margin = Math.min(MAX_SURROUNDINGS_S, (this.maxSeconds - (end - start)) / 2) * SAMPLE_RATE;
-    return pcm && wavBlob([pcm.slice(Math.max(0, start * SAMPLE_RATE - margin), end * SAMPLE_RATE + margin)]);
+    const { pcm, start, end, maxSeconds, seconds } = this;
+    const begin = Math.max(0, Math.min((start + end - maxSeconds) / 2, seconds - maxSeconds));
+    return pcm && wavBlob([pcm.slice(begin * SAMPLE_RATE, (begin + maxSeconds) * SAMPLE_RATE)]);
   }
 }
 

@@ -188,6 +188,33 @@ def test_samples_of_the_embedded_voice_are_not_noisy(name: str) -> None:
         assert "noise" not in {hint.code for hint in found.advice}, room_db
 
 
+def without_pauses(speech: Samples) -> Samples:
+    """Return only the parts of the recording in which the network has detected speech."""
+    activity = find_speech(speech)
+    flags = np.repeat(activity.windows, round(activity.window_s * SAMPLE_RATE))
+    return speech[: len(flags)][flags[: len(speech)]]
+
+
+@pytest.mark.parametrize(("below_db", "is_noisy"), [(10, True), (14, True), (17, True), (30, False), (None, False)])
+def test_steady_noise_is_measured_in_speech_without_pauses(
+    speech: Samples, below_db: float | None, is_noisy: bool
+) -> None:
+    dense = np.tile(without_pauses(speech), 2)
+    if below_db is not None:
+        dense = dense + noise(len(dense), float(np.sqrt((dense**2).mean())) * 10 ** (-below_db / 20))
+    found = check_recording(dense, None)
+    assert ("noise" in {advice.code for advice in found.advice}) == is_noisy
+    if is_noisy:
+        assert found.levels.speech_db is not None
+        assert found.levels.pauses_db is not None
+        assert found.levels.speech_db - found.levels.pauses_db == pytest.approx(below_db, abs=1.5)
+
+
+@pytest.mark.parametrize("decay_s", [0.6, 1.2])
+def test_echo_in_speech_without_pauses_is_not_noise(speech: Samples, decay_s: float) -> None:
+    assert "noise" not in codes(in_room(without_pauses(speech), decay_s, 0.7))
+
+
 def test_cough_in_one_pause_is_not_noise(speech: Samples) -> None:
     pause = silence(0.3)
     parts = [pause, speech, pause, cough(), pause, speech, pause]
