@@ -221,6 +221,18 @@ def speak_on_thread(engine: Engine, *requests: SpeechRequest) -> list[EventRecor
     return recorders
 
 
+def assert_slots_are_free(engine: Engine, request: SpeechRequest | None = None) -> None:
+    """Assert that requests can use all slots of an engine at the same time."""
+    slots = engine.load().slots
+    recorders = [EventRecorder() for _ in range(slots)]
+    for recorder in recorders:
+        engine.submit(request or custom_voice(max_frames=50), recorder)
+    engine.tick()
+    assert all(recorder.events_of(Started) for recorder in recorders)
+    assert engine.load().active == slots
+    drain(engine)
+
+
 def assert_same(recorder: EventRecorder, expected: EventRecorder) -> None:
     """Assert that both requests finished for the same reason with equal codes and samples."""
     assert isinstance(recorder.end, Finished)

@@ -40,7 +40,8 @@ class LateEvent:
         return self.device.query(self)
 
     def synchronize(self) -> None:
-        self.device.publish_until(self.stream, self.at)
+        if not self.device.is_held:
+            self.device.publish_until(self.stream, self.at)
 
 
 class LateGraph(Graph[ResultT]):
@@ -72,6 +73,7 @@ class LateDevice(CpuDevice):
     def __init__(self, seed: int = 0, chance: float = 0.4) -> None:
         super().__init__()
         self.chance, self.replayed = chance, 0
+        self.is_held = False
         self.host: set[int] = set()  # Data pointers of host memory that may be read without waiting.
         self._luck = random.Random(seed)
         self._lock = threading.RLock()
@@ -158,6 +160,15 @@ class LateDevice(CpuDevice):
             if self._done_upto[event.stream] < event.at and self._luck.random() < self.chance:
                 self.publish_until(event.stream, event.at)
             return self._done_upto[event.stream] >= event.at
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Complete no work within the ``with`` block, and let waits return immediately."""
+        chance, self.chance, self.is_held = self.chance, 0.0, True
+        try:
+            yield
+        finally:
+            self.chance, self.is_held = chance, False
 
     def catch_up(self) -> None:
         """Run all queued work of the current stream."""

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import count
 
 import pytest
 
+from runtime.engine.audio.code2wav_worker import Code2WavWorker
 from tests.support import engines
 from tests.support.brief import cloner, designer, limit_code2wav_graphs, speaker
 from tests.support.late_device import LateDevice
 
 __all__ = ["cloner", "designer", "each_device", "limit_code2wav_graphs", "quick_starts", "speaker"]
+
+
+@pytest.fixture
+def held_worker(monkeypatch: pytest.MonkeyPatch) -> Code2WavWorker:
+    """Return the engine's Code2Wav worker, whose tasks wait until the test runs them."""
+    worker = Code2WavWorker()
+    worker.threads.append(threading.current_thread())  # Without threads, the worker would run tasks immediately.
+    monkeypatch.setattr("runtime.engine.engine.Code2WavWorker", lambda *_: worker)
+    return worker
 
 
 @pytest.fixture(autouse=True)

@@ -24,9 +24,9 @@ from runtime.engine.execution.slots import (
     SlotInputs,
 )
 from runtime.model.checkpoints.checkpoint import Checkpoint
-from runtime.model.layers import Operations
 from tests.conftest import Loaded
 from tests.support.engines import Codes
+from tests.support.frames import prefer_eos
 from tests.support.late_device import LateDevice
 
 FRAMES = 6
@@ -246,14 +246,7 @@ def test_text_appended_before_the_prefill_is_not_lost(speaker: Checkpoint) -> No
 @pytest.fixture
 def eager(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
     """Return a CustomVoice checkpoint whose talker gives EOS the highest logit in every frame."""
-    logits, eos = type(speaker.talker).logits, speaker.config.talker.codec_eos_token_id
-
-    def wishing(talker: object, hidden: Tensor, ops: Operations) -> Tensor:
-        scores = logits(talker, hidden, ops)  # type: ignore[arg-type]
-        scores[:, eos] = 1e4
-        return scores
-
-    monkeypatch.setattr(type(speaker.talker), "logits", wishing)
+    prefer_eos(speaker, monkeypatch)
     return speaker
 
 

@@ -5,7 +5,6 @@ Without guards, such speech would continue until its frame limit.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,24 @@ import pytest
 import torch
 
 from runtime.device.interface import Stream
-from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, estimate_speech_frames
+from runtime.engine.audio.code2wav_streams import Code2WavStreams
+from runtime.engine.audio.code2wav_worker import Code2WavWorker
+from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, estimate_speech_frames
 from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, Split, StopReason
-from tests.support.engines import EventRecorder, core_of, custom_voice, drain, engine_of, run_turns, speak, streamed
-from tests.support.frames import Slots, change_frames, end_parts_after
+from tests.support.engines import (
+    Codes,
+    EventRecorder,
+    custom_voice,
+    drain,
+    engine_of,
+    run_turns,
+    speak,
+    streamed,
+)
+from tests.support.frames import Slots, change_frames, end_parts_after, record_launches
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -35,7 +45,7 @@ def looping(engine: Engine, slot: int | None = None) -> None:
         result.codes[mine] = (frames[mine] % LOOP)[:, None]
         return result
 
-    change_frames(core_of(engine).runner, loop)
+    change_frames(engine, loop)
 
 
 def counting(engine: Engine) -> None:
@@ -45,18 +55,18 @@ def counting(engine: Engine) -> None:
         result.codes[:] = (frames % 60)[:, None]
         return result
 
-    change_frames(core_of(engine).runner, count)
+    change_frames(engine, count)
 
 
-def silent(engine: Engine) -> None:
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the decoded audio of all rows by silence."""
-    streams = core_of(engine).code2wav_streams
 
-    def quiet(slots: list[int], codes: torch.Tensor, stream: Stream, **_: bool) -> list[bytes | None]:
+    def quiet(self: object, slots: list[int], codes: torch.Tensor, stream: Stream, **_: bool) -> list[bytes | None]:
         return [bytes(2 * 1920 * codes.shape[1]) for _ in slots]
 
-    streams.decode = quiet  # type: ignore[method-assign, assignment]
-    streams.can_launch_first_audio = lambda voice: False  # type: ignore[method-assign]
+    monkeypatch.setattr(Code2WavStreams, "decode", quiet)
+    monkeypatch.setattr(Code2WavStreams, "can_launch_first_audio", lambda streams, voice: False)
 
 
 def free(text: str = TEXT, **kwargs: Any) -> SpeechRequest:
@@ -95,20 +105,20 @@ def test_repetition_after_the_text_is_stopped(quick: Checkpoint, live: bool) -> 
     assert recorder.end.stats.frames == len(recorder.codes)
 
 
+@pytest.mark.usefixtures("silent")
 def test_silence_after_the_text_is_stopped(quick: Checkpoint) -> None:
     engine = engine_of(quick)
     counting(engine)
-    silent(engine)
     recorder = speak(engine, free(max_frames=400))
     assert ended_by(recorder) == (StopReason.RUNAWAY, Guard.SILENCE)
     spoken = estimate_speech_frames(TEXT)
     assert spoken + SILENT_FRAMES <= len(recorder.codes) <= spoken + SILENT_FRAMES + 8
 
 
+@pytest.mark.usefixtures("silent")
 def test_repetition_runs_to_the_frame_limit_if_detection_is_off(quick: Checkpoint) -> None:
     engine = engine_of(quick, guard=False)
     looping(engine)
-    silent(engine)
     recorder = speak(engine, free(max_frames=80))
     assert ended_by(recorder) == (StopReason.MAX_TOKENS, None)
     assert len(recorder.codes) == 80
@@ -134,8 +144,7 @@ def test_other_rows_are_unaffected_by_a_runaway(quick: Checkpoint) -> None:
     recorder, neighbour = EventRecorder(), EventRecorder()
     engine.submit(free(max_frames=400), recorder)
     engine.tick()
-    (slot,) = core_of(engine).sequences
-    looping(engine, slot)
+    looping(engine, 0)
     engine.submit(request, neighbour)
     drain(engine)
     assert ended_by(recorder) == (StopReason.RUNAWAY, Guard.REPETITION)
@@ -143,16 +152,19 @@ def test_other_rows_are_unaffected_by_a_runaway(quick: Checkpoint) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runaway", [looping, silent])
-def test_runaway_is_detected_at_the_same_frame_for_any_chunking(quick: Checkpoint, runaway: Any) -> None:
+@pytest.mark.parametrize("guard", [Guard.REPETITION, Guard.SILENCE])
+def test_runaway_is_detected_at_the_same_frame_for_any_chunking(
+    quick: Checkpoint, request: pytest.FixtureRequest, guard: Guard
+) -> None:
     recorders = []
+    if guard is Guard.SILENCE:
+        request.getfixturevalue("silent")
     for work, first in ((1, 1), (4, 1), (16, 5), (16, 16)):
         engine = engine_of(quick, sound_work=work)
-        runaway(engine)
+        if guard is Guard.REPETITION:
+            looping(engine)
         recorders.append(speak(engine, free(max_frames=300, first_chunk_frames=first)))
-    assert {ended_by(recorder) for recorder in recorders} == {
-        (StopReason.RUNAWAY, Guard.REPETITION if runaway is looping else Guard.SILENCE)
-    }
+    assert {ended_by(recorder) for recorder in recorders} == {(StopReason.RUNAWAY, guard)}
     assert len({len(recorder.codes) for recorder in recorders}) == 1
     assert len({recorder.pcm.tobytes() for recorder in recorders}) == 1
     assert all(len(recorder.pcm) == 1920 * len(recorder.codes) for recorder in recorders)
@@ -160,27 +172,28 @@ def test_runaway_is_detected_at_the_same_frame_for_any_chunking(quick: Checkpoin
 
 
 def test_chunk_is_checked_by_the_detector_of_its_own_segment(
-    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
+    quick: Checkpoint, held_worker: Code2WavWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next segment may start while the worker decodes the last chunk of a segment."""
     monkeypatch.setattr(
         "runtime.engine.scheduling.code2wav_scheduler.estimate_speech_end", lambda sequence: sequence.before
     )
-    engine = engine_of(quick)
-    core, worker = core_of(engine), engine.code2wav_worker
-    end_parts_after(core, 30)
-    worker.threads.append(threading.current_thread())  # With a thread in this list, only the test runs tasks.
+    check, detectors = RunawayDetector.check_frames, []
+
+    def recorded(detector: RunawayDetector, codes: Codes, pcm: bytes) -> Guard | None:
+        detectors.append(detector)
+        return check(detector, codes, pcm)
+
+    monkeypatch.setattr(RunawayDetector, "check_frames", recorded)
+    engine, launches = engine_of(quick), record_launches(monkeypatch)
+    end_parts_after(engine, 30)
     request = custom_voice("One two three four. Five six seven eight.", split=Split.SENTENCE, max_frames=None)
     engine.submit(request, EventRecorder())
-    engine.tick()
-    (sequence,) = core.sequences.values()
-    detector = sequence.detector
-    while sequence.detector is detector:
-        run = worker.next_task()
-        for _ in range(40):  # The loop runs longer than the segment has frames.
-            if sequence.detector is detector:
-                engine.tick()
-        if run is not None:
-            run()
-    assert sequence.detector._frames == 0
-    worker.threads.clear()
+    for turns in (1, 40):  # The first segment ends during the second chunk.
+        while (run := held_worker.next_task()) is None:
+            engine.tick()
+        run_turns(engine, turns)
+        run()
+    assert len(launches.chunks) == 2
+    first, second = detectors
+    assert first is second

@@ -34,7 +34,6 @@ from tests.support.engines import (
     EventRecorder,
     assert_one_stream,
     cloned,
-    core_of,
     custom_voice,
     drain,
     engine_of,
@@ -50,6 +49,7 @@ from tests.support.frames import end_parts_after
 pytestmark = pytest.mark.usefixtures("each_device")
 
 FRAMES = 5  # Number of frames of every segment.
+SAMPLES_PER_FRAME = 1920
 LAYOUTS = [Layout.NON_STREAMING, Layout.STREAMING]
 HALF_SECOND = np.zeros(SAMPLE_RATE // 2, np.int16)
 
@@ -61,7 +61,7 @@ def tagged(text: str, **kwargs: Any) -> SpeechRequest:
 def ending(checkpoint: Checkpoint, frames: int = FRAMES, **settings: Any) -> Engine:
     """Return an engine whose talker ends every segment after `frames` frames."""
     engine = engine_of(checkpoint, guard=False, **settings)
-    end_parts_after(core_of(engine, checkpoint.config.modes[0]), frames)
+    end_parts_after(engine, frames)
     return engine
 
 
@@ -109,7 +109,7 @@ def test_pause_inserts_silence_between_unchanged_samples(engine: Engine, layout:
     none = speak(engine, tagged(text.format("[sad][neutral][pause 0]"), layout=layout))
     assert_one_stream(pause)
     assert pause.end.stop_reason is StopReason.EOS
-    at = FRAMES * core_of(engine).samples_per_frame
+    at = FRAMES * SAMPLES_PER_FRAME
     assert len(none.pcm) == 2 * at
     assert np.array_equal(pause.codes, none.codes)
     assert np.array_equal(pause.pcm, np.concatenate([none.pcm[:at], HALF_SECOND, none.pcm[at:]]))
@@ -144,7 +144,7 @@ def test_unsupported_ssml_is_left_out_with_a_note(engine: Engine, layout: Layout
 def test_text_of_only_omitted_tags_is_a_short_pause(engine: Engine, text: str) -> None:
     recorder = speak(engine, tagged(text, tags=False))
     assert set(recorder.started.notes) == {PAUSE_NOTE, LEFT_OUT_SSML}
-    assert np.array_equal(recorder.pcm, np.zeros(3 * core_of(engine).samples_per_frame, np.int16))
+    assert np.array_equal(recorder.pcm, np.zeros(3 * SAMPLES_PER_FRAME, np.int16))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -171,7 +171,7 @@ def test_pauses_keep_their_position_in_large_chunks(quick: Checkpoint) -> None:
     text = "Hello. [pause 500ms] You. [pause 500ms] Phone."
     engine = ending(quick, 3, sound_work=9)
     recorder = speak(engine, tagged(text, first_chunk_frames=9))
-    at = 3 * core_of(engine).samples_per_frame
+    at = 3 * SAMPLES_PER_FRAME
     assert [len(chunk.codes) for chunk in recorder.chunks] == [3, 0, 3, 0, 3]
     silences = [
         np.flatnonzero(recorder.pcm[start : start + len(HALF_SECOND)]) for start in (at, 2 * at + len(HALF_SECOND))

@@ -16,6 +16,7 @@ from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, SpeechRequest
 from tests.support.engines import (
     EventRecorder,
+    assert_slots_are_free,
     cloned,
     core_of,
     custom_voice,
@@ -108,17 +109,17 @@ def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[EventRecorder
     runner = core_of(engine).runner
     requests = [custom_voice(max_frames=16, **seeded(index)) for index in range(3)]
     recorders = [EventRecorder() for _ in requests]
-    tickets = [engine.submit(request, recorder) for request, recorder in zip(requests, recorders, strict=True)]
+    for request, recorder in zip(requests, recorders, strict=True):
+        engine.submit(request, recorder)
     run_turns(engine, 5)
-    (victim,) = (slot for slot, sequence in core_of(engine).sequences.items() if sequence.ticket == tickets[1])
     if spoil == "keys":
-        runner.slot_cache.keys[0][victim] = math.nan
+        runner.slot_cache.keys[0][1] = math.nan
     else:
 
         def flag(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
-            return FrameResult(result.codes, result.ended, slots != victim)
+            return FrameResult(result.codes, result.ended, slots != 1)
 
-        change_frames(runner, flag)
+        change_frames(engine, flag)
     engine.tick()
     runner.__dict__.pop("step", None)
     drain(engine)
@@ -153,12 +154,12 @@ def test_overflowing_weights_end_the_request_with_an_error(
 
 def test_non_finite_audio_is_an_error_and_not_silence(speaker: Checkpoint) -> None:
     engine, recorders = engine_of(speaker, slots=2), [EventRecorder(), EventRecorder()]
-    tickets = [engine.submit(custom_voice(max_frames=16), recorder) for recorder in recorders]
+    for recorder in recorders:
+        engine.submit(custom_voice(max_frames=16), recorder)
     while not all(recorder.chunks for recorder in recorders):
         engine.tick()
-    slots = {sequence.ticket: slot for slot, sequence in core_of(engine).sequences.items()}
     with torch.inference_mode():
-        core_of(engine).code2wav_streams.network.state.convs[0][slots[tickets[1]]] = math.nan  # type: ignore[attr-defined]
+        core_of(engine).code2wav_streams.network.state.convs[0][1] = math.nan  # type: ignore[attr-defined]
     drain(engine)
     (whole,) = speak_together(engine_of(speaker, slots=1), custom_voice(max_frames=16))
     other, victim = recorders
@@ -184,4 +185,4 @@ def test_slot_serves_the_next_request_after_a_failure(speaker: Checkpoint) -> No
 def test_slots_are_released_after_more_requests_than_slots(speaker: Checkpoint) -> None:
     engine = engine_of(speaker, slots=2)
     speak_together(engine, *[custom_voice(max_frames=2)] * 5)
-    assert core_of(engine).runner.slot_cache.free == 2
+    assert_slots_are_free(engine)

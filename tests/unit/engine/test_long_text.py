@@ -15,7 +15,7 @@ from runtime.engine.scheduling.input_processor import admit
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import SpeechRequest, Split
 from runtime.settings import Limits
-from tests.support.engines import core_of, custom_voice, engine_of, seeded, speak, speak_live, streamed
+from tests.support.engines import custom_voice, engine_of, seeded, speak, speak_live, streamed
 from tests.support.examples import examples
 from tests.support.frames import end_parts_after
 
@@ -173,7 +173,7 @@ def test_chunking_of_streamed_text_changes_no_segment_or_token(
 @pytest.mark.parametrize("ticks", [0, 3, 8])
 def test_streamed_text_has_the_same_codes_for_any_chunking(short: Checkpoint, ticks: int) -> None:
     engine: Engine = engine_of(short)
-    end_parts_after(core_of(engine), 40)  # No segment reaches this number of frames before its text is complete.
+    end_parts_after(engine, 40)  # No segment reaches this number of frames before its text is complete.
     whole = speak(engine, by_token())
     pieces = [LONG[start : start + 17] for start in range(0, len(LONG), 17)]
     recorder = speak_live(engine, by_token(), pieces, [ticks] * len(pieces))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,8 +10,6 @@ import numpy as np
 import pytest
 
 from runtime.device.interface import Graph, Stream
-from runtime.engine.engine import Engine
-from runtime.engine.execution.model_runner import FrameResult
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Mode, Split, StopReason
 from runtime.settings import ModeSettings
@@ -21,7 +18,6 @@ from tests.support.engines import (
     assert_all_same,
     assert_same,
     cloned,
-    core_of,
     custom_voice,
     drain,
     engine_of,
@@ -32,7 +28,7 @@ from tests.support.engines import (
     speak_together,
     streamed,
 )
-from tests.support.frames import Slots, change_frames
+from tests.support.frames import end_parts_after, record_launches
 from tests.support.late_device import LateDevice
 
 pytestmark = pytest.mark.slow
@@ -41,19 +37,6 @@ ResultT = TypeVar("ResultT")
 
 LATE = [(seed, chance) for chance in (0.0, 0.2, 0.9) for seed in (0, 1)]
 each_lateness = pytest.mark.parametrize(("seed", "chance"), LATE)
-
-
-def ending_after(engine: Engine, frames: int) -> Engine:
-    """Make every segment end after this number of frames, and return the engine.
-
-    On a GPU, one more frame is already in flight at that time.
-    """
-
-    def end(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
-        return FrameResult(result.codes, result.ended | (made > frames), result.finite)
-
-    change_frames(core_of(engine).runner, end)
-    return engine
 
 
 # --- Tests of rows that end while one of their frames is in flight.
@@ -66,10 +49,12 @@ def test_next_segment_is_unaffected_by_a_late_frame_of_the_previous_segment(
 ) -> None:
     words: dict[str, Any] = {"split": Split.SENTENCE, "max_frames": most, **seeded(5)}
     request = custom_voice("Hello world. You speak. It is slow.", **words)
-    expected = speak(ending_after(engine_of(quick), 4), request)
+    plain, late = engine_of(quick), engine_of(quick, device=LateDevice(seed, chance))
+    for engine in (plain, late):
+        end_parts_after(engine, 4)
+    expected = speak(plain, request)
     assert (expected.end.stats.parts, len(expected.codes)) == (3, most or 12)
-    recorder = speak(ending_after(engine_of(quick, device=LateDevice(seed, chance)), 4), request)
-    assert_same(recorder, expected)
+    assert_same(speak(late, request), expected)
 
 
 @each_lateness
@@ -77,18 +62,12 @@ def test_slot_of_an_ended_request_serves_the_next_request_correctly(
     quick: Checkpoint, seed: int, chance: float
 ) -> None:
     requests = [custom_voice("Hello world."[: 5 + index], max_frames=None, **seeded(index)) for index in range(5)]
-    expected = [
-        speak(ending_after(engine_of(quick, slots=1), 3 + index), request) for index, request in enumerate(requests)
-    ]
-    engine = engine_of(quick, slots=1, device=LateDevice(seed, chance))
-    lengths = {index: 3 + index for index in range(5)}
-
-    def end(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
-        sequence = core_of(engine).sequences[int(slots[0])]
-        return FrameResult(result.codes, made > lengths[sequence.seed], result.finite)
-
-    change_frames(core_of(engine).runner, end)
-    assert_all_same(speak_together(engine, *requests), expected)
+    engines = engine_of(quick, slots=1), engine_of(quick, slots=1, device=LateDevice(seed, chance))
+    for engine in engines:
+        end_parts_after(engine, lambda number: 2 + number)
+    expected = [speak(engines[0], request) for request in requests]
+    assert [len(recorder.codes) for recorder in expected] == [3, 4, 5, 6, 7]
+    assert_all_same(speak_together(engines[1], *requests), expected)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -119,50 +98,34 @@ def test_first_frames_of_cancelled_requests_are_not_assigned_to_other_requests(q
     alone, device = speak(engine_of(quick), request), LateDevice(0, 0.0)
     modes = dict.fromkeys(Mode, ModeSettings(prefills=8))  # GPUs have the same limit of prefills.
     engine, recorder = engine_of(quick, slots=2, device=device, modes=modes), EventRecorder()
-    # The engine itself waits for the device only if the waiter has no threads, so the test adds a thread.
-    engine.completion_waiter.threads.append(threading.current_thread())
     engine.submit(request, recorder)
-    engine.tick()
-    for seed in range(2, 8):
-        ticket = engine.submit(custom_voice("Bread.", max_frames=4, **seeded(seed)), EventRecorder())
+    with device.held():
         engine.tick()
-        engine.cancel(ticket)
-    engine.tick()
+        for seed in range(2, 8):
+            ticket = engine.submit(custom_voice("Bread.", max_frames=4, **seeded(seed)), EventRecorder())
+            engine.tick()
+            engine.cancel(ticket)
+        engine.tick()
     device.publish_until(Stream.PROMPTS, device.asked[Stream.PROMPTS])
-    engine.completion_waiter.threads.clear()
     drain(engine)
     assert_same(recorder, alone)
 
 
-def test_first_frame_of_a_cancelled_request_is_not_measured_as_a_decode_step(quick: Checkpoint) -> None:
-    device = LateDevice(0, 0.0)
-    engine = engine_of(quick, slots=2, device=device)
-    engine.completion_waiter.threads.append(threading.current_thread())
-    ticket = engine.submit(custom_voice(max_frames=4, **seeded(1)), EventRecorder())
-    engine.tick()
-    engine.cancel(ticket)
-    engine.tick()
-    device.publish_until(Stream.PROMPTS, device.asked[Stream.PROMPTS])
-    engine.tick()
-    assert not core_of(engine).in_flight.is_prefilling
-    assert core_of(engine).code2wav_scheduler.pace.step_s == np.inf
-    engine.completion_waiter.threads.clear()
-
-
-def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
+def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = speak(engine_of(quick), streamed("Hello world, you speak.", max_frames=12))
-    engine, recorder = engine_of(quick, device=LateDevice(0, 0.0)), EventRecorder()
+    device, recorder = LateDevice(0, 0.0), EventRecorder()
+    engine = engine_of(quick, device=device)
     ticket = engine.submit(streamed("", open_text=True, max_frames=12), recorder)
     engine.append_text(ticket, "Hello ")
-    # The engine itself waits for the device only if the waiter has no threads, so the test adds a thread.
-    engine.completion_waiter.threads.append(threading.current_thread())
-    run_turns(engine, 3)
-    assert not core_of(engine).table.speaking.any()
-    engine.append_text(ticket, "world, you ")
-    engine.append_text(ticket, "speak.")
-    engine.finish_text(ticket)
-    engine.tick()
-    engine.completion_waiter.threads.clear()
+    launches = record_launches(monkeypatch)
+    with device.held():
+        run_turns(engine, 3)
+        assert launches.chunks
+        assert not launches.steps
+        engine.append_text(ticket, "world, you ")
+        engine.append_text(ticket, "speak.")
+        engine.finish_text(ticket)
+        engine.tick()
     drain(engine)
     assert_same(recorder, expected)
 
@@ -170,35 +133,30 @@ def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
 # --- Tests of the number of frames in flight.
 
 
-def test_at_most_one_frame_is_launched_ahead_of_results(quick: Checkpoint) -> None:
-    """The device finishes work only when a caller waits, and this test never waits."""
+def test_at_most_one_frame_is_launched_ahead_of_results(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device finishes work only when a caller waits."""
     device = LateDevice(0, 0.0)
-    engine = engine_of(quick, device=device)
+    engine, launches = engine_of(quick, device=device), record_launches(monkeypatch)
     engine.submit(custom_voice(max_frames=20), EventRecorder())
-    while not core_of(engine).table.speaking.any():
+    while not launches.steps:
         engine.tick()
-    engine.completion_waiter.threads.append(threading.current_thread())
-    table = core_of(engine).table
-    for _ in range(5):
-        engine.tick()
-        assert (table.launched - table.sampled).max() == device.max_in_flight + 1
-    assert not engine.tick()
-    engine.completion_waiter.threads.clear()
-    made = int(table.sampled.max())
+    with device.held():
+        run_turns(engine, 5)
+        assert len(launches.steps) == device.max_in_flight + 1
     run_turns(engine, 3)
-    assert int(table.sampled.max()) > made
+    assert len(launches.steps) > device.max_in_flight + 1
 
 
 @pytest.mark.quick
-def test_prefills_run_concurrently_with_frames(quick: Checkpoint) -> None:
-    modes = {mode: ModeSettings(prefills=3) for mode in Mode}
-    engine = engine_of(quick, slots=6, device=LateDevice(0, 0.0), modes=modes)
+def test_requests_that_arrive_together_share_a_prefill(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = LateDevice(0, 0.0)
+    engine = engine_of(quick, slots=6, device=device, modes=dict.fromkeys(Mode, ModeSettings(prefills=3)))
+    launches = record_launches(monkeypatch)
     for _ in range(5):
         engine.submit(custom_voice(max_frames=4), EventRecorder())
-    engine.completion_waiter.threads.append(threading.current_thread())
-    run_turns(engine, 4)
-    assert core_of(engine).table.launched.sum() == 3
-    engine.completion_waiter.threads.clear()
+    with device.held():
+        run_turns(engine, 4)
+        assert [slot for slot, _, _ in launches.chunks] == [0, 1, 2]
     drain(engine)
 
 

@@ -15,7 +15,6 @@ from runtime.request import Guard, SpeechRequest, Split, StopReason
 from tests.support.engines import (
     EventRecorder,
     assert_one_stream,
-    core_of,
     custom_voice,
     engine_of,
     raise_refusal,
@@ -74,7 +73,7 @@ def test_max_frames_applies_to_all_segments_together(quick: Checkpoint, most: in
         result.ended[:] |= frames > 5
         return result
 
-    change_frames(core_of(engine).runner, end_after_five)
+    change_frames(engine, end_after_five)
     recorder = speak(engine, parted(max_frames=most))
     assert len(recorder.codes) == most
     assert recorder.end.stats.parts == parts

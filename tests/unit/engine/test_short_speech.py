@@ -13,7 +13,7 @@ from runtime.engine.scheduling.input_processor import retry_seed
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Guard, Sampling, SpeechRequest, Split, StopReason
 from runtime.shared.text.speech_rate import expected_frames, min_frames
-from tests.support.engines import GREEDY, EventRecorder, core_of, custom_voice, engine_of, speak, speak_live, streamed
+from tests.support.engines import GREEDY, EventRecorder, custom_voice, engine_of, speak, speak_live, streamed
 from tests.support.frames import end_parts_after
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -39,7 +39,7 @@ def free(text: str = TEXT, **kwargs: Any) -> SpeechRequest:
 def ending(checkpoint: Checkpoint, *frames: int, **settings: Any) -> Engine:
     """Return an engine whose segments, in order, end after these numbers of frames."""
     engine = engine_of(checkpoint, **settings)
-    end_parts_after(core_of(engine), lambda number: frames[number - 1])
+    end_parts_after(engine, lambda number: frames[number - 1])
     return engine
 
 

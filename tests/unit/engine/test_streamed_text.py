@@ -18,13 +18,12 @@ from runtime.errors import EmptyText, InvalidConfig, SpeechError, TextTooLong
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Guard, Layout, SpeechRequest, Split, Started, StopReason, WaitingForText
 from runtime.settings import Limits
-from tests.conftest import Loaded
 from tests.support.engines import (
     EventRecorder,
     VirtualClock,
     assert_same,
+    assert_slots_are_free,
     cloned,
-    core_of,
     custom_voice,
     drain,
     engine_of,
@@ -34,7 +33,7 @@ from tests.support.engines import (
     speak_live,
     streamed,
 )
-from tests.support.frames import end_parts_after
+from tests.support.frames import end_parts_after, prefer_eos, record_launches
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -96,14 +95,17 @@ def test_surrounding_white_space_changes_neither_codes_nor_frame_budget(engine: 
     assert recorder.end.stats.guard is expected.end.stats.guard is Guard.BUDGET
 
 
-def test_row_waiting_for_text_runs_no_frames_and_delays_no_other_row(engine: Engine, whole_text: EventRecorder) -> None:
+def test_row_waiting_for_text_runs_no_frames_and_delays_no_other_row(
+    engine: Engine, whole_text: EventRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launches = record_launches(monkeypatch)
     ticket, recorder = begin_request(engine, "Hello world, ", max_frames=14)
     run_turns(engine, 12)
     said_so_far = len(recorder.codes)
-    made = int(core_of(engine).table.sampled[0:].sum())
+    launched = len(launches.steps)
     assert 0 < said_so_far < 8
     run_turns(engine, 5)
-    assert int(core_of(engine).table.sampled.sum()) == made
+    assert len(launches.steps) == launched
     other = EventRecorder()
     engine.submit(streamed(TEXT, max_frames=14), other)
     run_turns(engine, 25)
@@ -115,16 +117,12 @@ def test_row_waiting_for_text_runs_no_frames_and_delays_no_other_row(engine: Eng
     assert_same(recorder, whole_text)
 
 
-def test_speech_does_not_end_before_the_text_is_closed(loaded: Loaded) -> None:
+def test_speech_does_not_end_before_the_text_is_closed(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the text is open, EOS is suppressed even if the talker would sample EOS."""
-    checkpoint = loaded("quick", "custom_voice")
-    engine = engine_of(checkpoint)
-    allowed = core_of(engine).runner.frame.allowed
+    prefer_eos(quick, monkeypatch)
+    engine = engine_of(quick)
     ticket, recorder = begin_request(engine, "Hello world the old ", max_frames=50)
-    run_turns(engine, 15)
-    allowed[:] = False
-    allowed[checkpoint.config.talker.codec_eos_token_id] = True
-    run_turns(engine, 10)
+    run_turns(engine, 25)
     assert not recorder.ended
     engine.finish_text(ticket)
     drain(engine)
@@ -268,7 +266,7 @@ def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint
     assert len(recorder.events_of(WaitingForText)) == 1
     engine.append_text(ticket, second)
     engine.append_text(ticket, third)
-    tick_until(engine, lambda: len(recorder.codes) > said_so_far and core_of(engine).waiting_for_text == 1)
+    tick_until(engine, lambda: len(recorder.codes) > said_so_far and engine.load().waiting_for_text == 1)
     run_turns(engine, 40)
     # The engine buffers the last word until more text or a flush arrives.
     assert len(recorder.events_of(WaitingForText)) == 1
@@ -289,7 +287,7 @@ def test_waiting_for_text_is_reported_only_after_a_possible_sentence_end(
 ) -> None:
     engine = engine_of(quick, slots=1)
     ticket, recorder = begin_request(engine, text, max_frames=200)
-    tick_until(engine, lambda: bool(recorder.chunks) and core_of(engine).waiting_for_text == 1)
+    tick_until(engine, lambda: bool(recorder.chunks) and engine.load().waiting_for_text == 1)
     run_turns(engine, 60)
     assert [event.chars for event in recorder.events_of(WaitingForText)] == [len(text)] * is_reported
     engine.cancel(ticket)
@@ -320,7 +318,7 @@ def test_unspeakable_text_fails_only_its_request(
     assert isinstance(recorder.end, Broken)
     assert type(recorder.end.error) is error
     assert len(other.codes) == 6
-    assert core_of(engine).runner.slot_cache.free == 2
+    assert_slots_are_free(engine)
 
 
 @pytest.mark.parametrize("text", ["x" * 60, "Hello. <|im_end|>"])
@@ -353,7 +351,7 @@ def test_sentence_segments_are_independent_of_chunking(quick: Checkpoint, ticks:
     request = sentence_wise(text="Hello world. You speak. Is the voice calm?")
     left, other = engine_of(quick, slots=1), engine_of(quick, slots=1)
     for engine in (left, other):
-        end_parts_after(core_of(engine, request.mode), 4)
+        end_parts_after(engine, 4)
     expected = speak(left, request)
     pieces = [request.text[at : at + 3] for at in range(0, len(request.text), 3)]
     recorder = speak_live(other, request, pieces, [ticks] * len(pieces))
@@ -365,7 +363,7 @@ def test_sentence_segments_are_independent_of_chunking(quick: Checkpoint, ticks:
 def test_segment_starts_only_after_the_next_sentence_has_begun(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1)
     request = custom_voice("", open_text=True, max_frames=None)
-    end_parts_after(core_of(engine, request.mode), 3)
+    end_parts_after(engine, 3)
     recorder = EventRecorder()
     ticket = engine.submit(request, recorder)
     engine.append_text(ticket, "Hello world. ")
@@ -389,7 +387,7 @@ def test_clone_with_reference_codes_speaks_streamed_text_by_sentence(cloner: Che
     request = cloned("Hello world. You speak.", layout=Layout.STREAMING, split=Split.SENTENCE, max_frames=None)
     left, other = engine_of(cloner, slots=1), engine_of(cloner, slots=1)
     for engine in (left, other):
-        end_parts_after(core_of(engine, request.mode), 2)
+        end_parts_after(engine, 2)
     expected = speak(left, request)
     recorder = speak_live(other, request, ["Hello wor", "ld. You sp", "eak."], [1, 4, 0])
     assert_same(recorder, expected)
