@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,10 @@ import torch
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Stream
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
+from runtime.engine.audio.code2wav_worker import Code2WavWorker
 from runtime.engine.engine import Engine
-from runtime.engine.scheduling.scheduler import Code2WavChunk
+from runtime.engine.scheduling.code2wav_scheduler import Code2WavScheduler
+from runtime.engine.scheduling.scheduler import Scheduler
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Finished, Layout, Mode, SpeechRequest, Split
 from runtime.settings import ModeSettings
@@ -24,10 +25,10 @@ from tests.support.engines import (
     VirtualClock,
     assert_all_same,
     assert_same,
-    core_of,
     custom_voice,
     drain,
     engine_of,
+    run_turns,
     seeded,
     speak,
     speak_on_thread,
@@ -35,6 +36,7 @@ from tests.support.engines import (
     streamed,
 )
 from tests.support.late_device import LateDevice
+from tests.unit.engine.test_voice_cache import counted
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -150,7 +152,7 @@ def test_every_chunk_contains_the_audio_of_its_own_codes(quick: Checkpoint) -> N
     for index, recorder in enumerate(recorders):
         engine.submit(custom_voice(max_frames=9, **seeded(index)), recorder)
     drain(engine)
-    streams = core_of(engine_of(quick, slots=1)).code2wav_streams
+    streams = Code2WavStreams(quick.speech_tokenizer.code2wav, 1)
     for recorder in recorders:
         streams.open(0)
         (whole,) = streams.decode([0], torch.from_numpy(recorder.codes[None]))
@@ -178,40 +180,28 @@ def test_first_audio_is_launched_with_its_frame_if_graphs_are_available(
         assert_same(recorder, speak(engine_of(quick, device=CpuDevice()), request))
 
 
-def test_first_frame_with_end_token_leaves_a_fresh_audio_stream(quick: Checkpoint) -> None:
+def test_first_frame_with_end_token_leaves_a_fresh_audio_stream(
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first frame is EOS, so the audio of that frame is discarded."""
     two = custom_voice("One. Two.", split=Split.SENTENCE, max_frames=12, seed=4)
     expected = speak(engine_of(quick, device=CpuDevice()), two)
     engine = engine_of(quick)
-    core, first = core_of(engine), []
-    follow = core.code2wav_scheduler.launch_first_audio
-
-    def noted(sequences: Any, codes: torch.Tensor) -> None:
-        follow(sequences, codes)
-        first.extend(sequence for sequence in sequences if sequence.first_audio is not None)
-
-    core.code2wav_scheduler.launch_first_audio = noted  # type: ignore[method-assign]
+    launched = counted(Code2WavStreams, "launch_first_audio", monkeypatch)
     assert_same(speak(engine, two), expected)
-    assert len(first) == (1 if engine.device.holds_graphs else 0), "of a request, only its first part's"
+    assert len(launched) == (1 if engine.device.holds_graphs else 0), "of a request, only its first part's"
 
 
 @pytest.mark.slow
-def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
+def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are batched and padded at the end, as on a GPU.
 
     The device finishes its work late.
     """
-    engine = engine_of(quick, device=LateDevice(2), slots=4)
-    core, chunks = core_of(engine), []
-    many = replace(core.scheduler, batch_fill_ratio=0.5, sound_work=512)
-    core.scheduler = core.code2wav_scheduler.scheduler = many
-    make = core.code2wav_scheduler.make
-
-    def noted(chunk: Code2WavChunk, *rest: Any, **kwargs: Any) -> None:
-        chunks.append(chunk)
-        make(chunk, *rest, **kwargs)
-
-    core.code2wav_scheduler.make = noted  # type: ignore[method-assign]
+    with monkeypatch.context() as patch:
+        patch.setattr("runtime.engine.core.Scheduler", lambda **given: Scheduler(**given | {"batch_fill_ratio": 0.5}))
+        engine = engine_of(quick, device=LateDevice(2), slots=4, sound_work=512)
+    calls = counted(Code2WavScheduler, "make", monkeypatch)
     # Chunks of the first request end after 5, 21 and 37 frames, and chunks of the others after 15 and 31.
     ends = (60, 36, 37, 38)
     requests = [
@@ -219,25 +209,23 @@ def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
     ]
     for recorder, request in zip(speak_together(engine, *requests), requests, strict=True):
         assert_same(recorder, speak(engine_of(quick, device=CpuDevice()), request))
-    assert any(not chunk.is_urgent and len(chunk.slots) > 1 for chunk in chunks)
+    chunks = [chunk for _, chunk, *_ in calls if len(chunk.slots) > 1]
+    assert any(not chunk.is_urgent for chunk in chunks)
     assert any(len(set(chunk.frames.tolist())) > 1 for chunk in chunks), "an end goes into another's call"
 
 
-def test_remaining_audio_longer_than_a_chunk_is_not_padded(quick: Checkpoint) -> None:
+def test_remaining_audio_longer_than_a_chunk_is_not_padded(quick: Checkpoint, held_worker: Code2WavWorker) -> None:
     """There is no graph for three frames, and the reply ended while the worker was busy."""
     words = {"first_chunk_frames": 3, "max_chunk_frames": 3}
-    engine, request, recorder = (
-        engine_of(quick, slots=1, modes=modes_of(**words)),
-        custom_voice(max_frames=8),
-        EventRecorder(),
-    )
-    core = core_of(engine)
-    submit, core.code2wav_scheduler.submit_tasks = core.code2wav_scheduler.submit_tasks, lambda: None  # type: ignore[method-assign]
+    request, recorder = custom_voice(max_frames=8), EventRecorder()
+    engine = engine_of(quick, slots=1, modes=modes_of(**words))
     engine.submit(request, recorder)
-    while not core.table.ended[0]:
-        engine.tick()
-    core.code2wav_scheduler.submit_tasks = submit  # type: ignore[method-assign]
-    submit()
-    drain(engine)
+    run_turns(engine, 20)
+    while not recorder.ended:
+        run = held_worker.next_task()
+        assert run is not None
+        run()
+        run_turns(engine, 2)
     assert [len(chunk.codes) for chunk in recorder.chunks] == [3, 3, 2]
+    held_worker.threads.clear()
     assert_same(recorder, speak(engine_of(quick, device=CpuDevice()), request))

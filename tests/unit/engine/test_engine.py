@@ -11,6 +11,7 @@ import pytest
 
 from runtime.engine.engine import Engine
 from runtime.errors import EngineDead, InvalidSetting, ModeNotServed, Overloaded, UnknownVoice
+from runtime.model.checkpoints import checkpoint as checkpoint_module
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import (
     AudioChunk,
@@ -32,7 +33,6 @@ from tests.support.engines import (
     EventRecorder,
     VirtualClock,
     cloned,
-    core_of,
     custom_voice,
     drain,
     engine_of,
@@ -42,6 +42,8 @@ from tests.support.engines import (
     speak_together,
     voice_design,
 )
+from tests.support.frames import prefer_eos
+from tests.unit.engine.test_voice_cache import counted
 
 WAIT_S = 60
 
@@ -62,12 +64,9 @@ def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int
 # --- Tests of the end of a request.
 
 
-def test_talker_ends_a_request_after_at_least_two_frames(speaker: Checkpoint) -> None:
-    engine = engine_of(speaker)
-    allowed = core_of(engine).runner.frame.allowed
-    allowed[:] = False
-    allowed[speaker.config.talker.codec_eos_token_id] = True
-    recorder = speak(engine, custom_voice(max_frames=50))
+def test_talker_ends_a_request_after_at_least_two_frames(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefer_eos(speaker, monkeypatch)
+    recorder = speak(engine_of(speaker), custom_voice(max_frames=50))
     assert recorder.end.stop_reason is StopReason.EOS
     assert len(recorder.codes) == 2
     assert len(recorder.pcm) == 2 * 1920
@@ -220,17 +219,17 @@ def test_single_caller_may_use_the_whole_queue(quick: Checkpoint) -> None:
 
 
 def test_request_about_to_start_is_not_dropped(quick: Checkpoint) -> None:
-    engine = engine_of(quick, slots=1, max_waiting=1)
-    (running, first), (_, second) = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 2)
-    engine.tick()
-    # The engine assigns the slot after this cancel, and before the command that would drop a request.
-    engine.cancel(running)
-    late = EventRecorder()
-    engine.submit(custom_voice(caller="b", max_frames=2), late)
-    engine.commands.popleft()()
-    core_of(engine).admit()
+    engine = engine_of(quick, slots=2, max_waiting=0)
+    second, late = EventRecorder(), EventRecorder()
+
+    def submit_late(event: SpeechEvent) -> None:
+        # The second request gets its slot before the command that would drop it.
+        if isinstance(event, Started):
+            engine.submit(custom_voice(caller="b", max_frames=2), late)
+
+    engine.submit(custom_voice(caller="a", max_frames=2), submit_late)
+    engine.submit(custom_voice(caller="a", max_frames=2), second)
     drain(engine)
-    assert first.end.stop_reason is StopReason.CANCELLED
     assert second.end.stats.frames == late.end.stats.frames == 2
 
 
@@ -387,7 +386,7 @@ def test_engine_speak_method_yields_audio_before_the_end(quick: Checkpoint) -> N
     events = engine.speak(custom_voice(max_frames=200))
     assert isinstance(next(events), Started)
     assert isinstance(next(events), AudioChunk)
-    assert core_of(engine).table.sampled[0] < 5
+    assert engine.load().frames < 5
 
 
 def test_closing_the_speak_generator_releases_the_slot(quick: Checkpoint) -> None:
@@ -411,17 +410,19 @@ def settings_of(*models: str) -> Settings:
     return Settings(models=models, engine=EngineSettings(device="cpu", max_slots=2, max_model_len=256))
 
 
-def test_each_mode_has_its_checkpoint_and_all_share_one_speech_tokenizer(folder_of: FolderOf) -> None:
+def test_each_mode_has_its_checkpoint_and_all_share_one_speech_tokenizer(
+    folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    networks = counted(checkpoint_module, "speech_tokenizer_networks", monkeypatch)
     folders = [str(folder_of("brief", mode)) for mode in ("custom_voice", "voice_design", "base")]
     engine = Engine.open(settings_of(folders[0], f"voice_design={folders[1]}", folders[2]))
     assert [card.modes for card in engine.cards] == [(Mode.CUSTOM_VOICE,), (Mode.VOICE_DESIGN,), (Mode.BASE,)]
-    tokenizers = {id(core.checkpoint.speech_tokenizer) for core in engine.registry.cores}
-    assert len(tokenizers) == 1
+    assert len(networks) == 1
     requests = [custom_voice(max_frames=6), voice_design(max_frames=6), cloned(max_frames=6)]
     recorders = speak_together(engine, *requests, apart=1)
-    for request, recorder, core in zip(requests, recorders, engine.registry.cores, strict=True):
-        assert np.array_equal(recorder.codes, speak(engine_of(core.checkpoint), request).codes)
-        assert recorder.started.checkpoint == core.checkpoint.name
+    for request, recorder, card in zip(requests, recorders, engine.cards, strict=True):
+        assert np.array_equal(recorder.codes, speak(engine_of(loaded("brief", request.mode)), request).codes)
+        assert recorder.started.checkpoint == card.name
     assert engine.load().slots == 6
 
 
@@ -461,7 +462,7 @@ def test_checkpoint_may_serve_several_modes(folder_of: FolderOf, loaded: Loaded)
     both = replace(base, config=replace(base.config, modes=(Mode.CUSTOM_VOICE, Mode.VOICE_DESIGN)))
     engine = engine_of(both)
     recorders = speak_together(engine, custom_voice(max_frames=4), voice_design(max_frames=4))
-    assert len(engine.registry.cores) == 1
+    assert engine.load().slots == 4
     assert [len(recorder.codes) for recorder in recorders] == [4, 4]
 
 

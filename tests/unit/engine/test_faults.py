@@ -14,17 +14,24 @@ import numpy as np
 import pytest
 from torch import Tensor
 
+from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Stream
-from runtime.engine.core import EngineCore
+from runtime.engine.audio.code2wav_streams import Code2WavStreams
+from runtime.engine.audio.code2wav_worker import Code2WavWorker
+from runtime.engine.audio.voice_cache import VoiceCache
 from runtime.engine.engine import Engine
+from runtime.engine.execution.frame import Frame
+from runtime.engine.execution.model_runner import ModelRunner
 from runtime.engine.execution.prompt import Prompt
+from runtime.engine.scheduling import segment_runner
+from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import EngineDead, GenerationFailed
 from runtime.model.checkpoints.checkpoint import Checkpoint
-from runtime.request import AudioChunk, Broken, Finished, Sampling, SpeechEvent
+from runtime.request import AudioChunk, Broken, Finished, Sampling, SpeechEvent, Started
 from tests.support.engines import (
     EventRecorder,
+    assert_slots_are_free,
     cloned,
-    core_of,
     custom_voice,
     drain,
     engine_of,
@@ -68,12 +75,12 @@ def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[
     """
     is_broken = True
 
-    def reading(wanted: list[tuple[int, Prompt, int]]) -> list[int]:
+    def reading(runner: ModelRunner, wanted: list[tuple[int, Prompt, int]]) -> list[int]:
         nonlocal is_broken
         if is_broken and any(expected == slot for expected, _, _ in wanted):
             is_broken = len(wanted) > 1
             raise Boom
-        return read(wanted)
+        return read(runner, wanted)
 
     return reading
 
@@ -83,11 +90,8 @@ def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[
 def test_error_at_the_start_of_a_request_fails_only_that_request(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    from runtime.engine.scheduling import segment_runner as module
-
     engine = engine_of(speaker, slots=3)
-    core = core_of(engine)
-    owner = {"prefill_chunks": core.runner, "open": core.code2wav_streams, "build_prompt": module}[where]
+    owner = {"prefill_chunks": ModelRunner, "open": Code2WavStreams, "build_prompt": segment_runner}[where]
     real = getattr(owner, where)
     monkeypatch.setattr(owner, where, unreadable(real, 1) if where == "prefill_chunks" else failing(real, 2))
     requests = [custom_voice(seed=index) for index in range(4)]
@@ -96,18 +100,17 @@ def test_error_at_the_start_of_a_request_fails_only_that_request(
         engine.submit(request, recorder)
     drain(engine)
     assert [failed(recorder) for recorder in recorders] == [False, True, False, False]
+    monkeypatch.undo()
     expected = speak(engine_of(speaker), requests[0]).codes
     for index in (0, 2, 3):
         assert np.array_equal(recorders[index].codes, expected)
-    assert core.runner.slot_cache.free == 3
-    assert engine.load().active == 0
+    assert_slots_are_free(engine)
 
 
 @pytest.mark.logs_errors
 def test_unreadable_reference_fails_only_its_request(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner)
-    core = core_of(engine, cloned().mode)
-    monkeypatch.setattr(core.voice_cache, "read", failing(core.voice_cache.read, 1))
+    monkeypatch.setattr(VoiceCache, "read", failing(VoiceCache.read, 1))
     broken, whole = EventRecorder(), EventRecorder()
     engine.submit(cloned(), broken)
     engine.submit(cloned(seconds=1.4), whole)
@@ -116,14 +119,13 @@ def test_unreadable_reference_fails_only_its_request(cloner: Checkpoint, monkeyp
     assert len(whole.codes) == 12
 
 
-@pytest.mark.parametrize(("owner", "where", "nth"), [("runner", "step", 3), ("code2wav_streams", "_piece", 1)])
+@pytest.mark.parametrize(("owner", "where", "nth"), [(ModelRunner, "step", 3), (Code2WavStreams, "_piece", 1)])
 @pytest.mark.logs_errors
 def test_transient_step_failure_is_retried_and_fails_no_request(
-    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, owner: str, where: str, nth: int
+    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, owner: type, where: str, nth: int
 ) -> None:
     engine = engine_of(speaker, slots=2)
-    part = getattr(core_of(engine), owner)
-    monkeypatch.setattr(part, where, failing(getattr(part, where), nth))
+    monkeypatch.setattr(owner, where, failing(getattr(owner, where), nth))
     recorders = [EventRecorder() for _ in range(4)]
     for recorder in recorders:
         engine.submit(custom_voice(), recorder)
@@ -134,30 +136,37 @@ def test_transient_step_failure_is_retried_and_fails_no_request(
         assert np.array_equal(recorder.pcm, alone.pcm)
 
 
-def bad_codes(core: EngineCore, slot: int) -> None:
-    """Make the last codes of a row invalid, so that the row's next input cannot be computed."""
-    core.runner.slot_cache.codes[slot] = 10**6
+def fail_early(monkeypatch: pytest.MonkeyPatch, slot: int) -> None:
+    """Make each decode step that contains a slot fail before the state of its rows is changed."""
+    step = Frame.next
+
+    def spoiled(frame: Frame, rows: Tensor, *args: Any, **kwargs: bool) -> Tensor:
+        if slot in rows.tolist():
+            raise Boom
+        return step(frame, rows, *args, **kwargs)
+
+    monkeypatch.setattr(Frame, "next", spoiled)
 
 
-def late_fault(core: EngineCore, slot: int) -> None:
+def fail_late(monkeypatch: pytest.MonkeyPatch, slot: int) -> None:
     """Make each frame that contains a slot fail before the progress of its rows is stored."""
-    draw = core.runner.frame.codes
+    draw = Frame.codes
 
-    def spoiled(hidden: Tensor, rows: Tensor, *args: Any, **ways: bool) -> tuple[Tensor, Tensor]:
-        made = draw(hidden, rows, *args, **ways)
+    def spoiled(frame: Frame, hidden: Tensor, rows: Tensor, *args: Any, **ways: bool) -> tuple[Tensor, Tensor]:
+        made = draw(frame, hidden, rows, *args, **ways)
         if slot in rows.tolist():
             raise Boom
         return made
 
-    core.runner.frame.codes = spoiled  # type: ignore[method-assign]
+    monkeypatch.setattr(Frame, "codes", spoiled)
 
 
-@pytest.mark.slow("0-late_fault", "6-late_fault", "3-late_fault", "6-bad_codes", "0-bad_codes")
-@pytest.mark.parametrize("spoil", [bad_codes, late_fault])
+@pytest.mark.slow("0-fail_late", "6-fail_late", "3-fail_late", "6-fail_early", "0-fail_early")
+@pytest.mark.parametrize("spoil", [fail_early, fail_late])
 @pytest.mark.parametrize("guilty", [0, 3, 6])
 @pytest.mark.logs_errors
 def test_row_that_fails_repeatedly_ends_and_other_rows_are_unchanged(
-    quick: Checkpoint, spoil: Callable[[EngineCore, int], None], guilty: int
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[pytest.MonkeyPatch, int], None], guilty: int
 ) -> None:
     """One of seven rows with different texts, lengths and sampling settings fails."""
     requests = [
@@ -170,17 +179,15 @@ def test_row_that_fails_repeatedly_ends_and_other_rows_are_unchanged(
         for index in range(7)
     ]
     engine = engine_of(quick, slots=7)
-    core = core_of(engine)
     recorders = [EventRecorder() for _ in requests]
-    tickets = [engine.submit(request, recorder) for request, recorder in zip(requests, recorders, strict=True)]
-    while min((core.table.sampled[sequence.slot] for sequence in core.sequences.values()), default=0) < 3 or (
-        len(core.sequences) < 7
-    ):
+    for request, recorder in zip(requests, recorders, strict=True):
+        engine.submit(request, recorder)
+    while min(len(recorder.codes) for recorder in recorders) < 3:
         engine.tick()
-    (slot,) = [slot for slot, sequence in core.sequences.items() if sequence.ticket == tickets[guilty]]
-    spoil(core, slot)
+    spoil(monkeypatch, guilty)  # The requests have the slots 0 to 6 in this order.
     drain(engine)
     assert [failed(recorder) for recorder in recorders] == [index == guilty for index in range(7)]
+    monkeypatch.undo()
     solo = engine_of(quick, slots=1)
     for index, (request, recorder) in enumerate(zip(requests, recorders, strict=True)):
         alone = speak(solo, request)
@@ -188,15 +195,16 @@ def test_row_that_fails_repeatedly_ends_and_other_rows_are_unchanged(
         assert count == len(alone.codes) or index == guilty
         assert np.array_equal(recorder.codes, alone.codes[:count])
         assert np.array_equal(recorder.pcm, alone.pcm[: len(recorder.pcm)])
-    assert core.runner.slot_cache.free == 7
+    assert_slots_are_free(engine)
 
 
 @pytest.mark.logs_errors
-def test_failing_first_frame_ends_only_its_request(quick: Checkpoint) -> None:
+def test_failing_first_frame_ends_only_its_request(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(quick, slots=3)
-    late_fault(core_of(engine), 1)  # Slot 1 belongs to the second request.
+    fail_late(monkeypatch, 1)  # Slot 1 belongs to the second request.
     recorders = speak_together(engine, *(custom_voice(seed=index, sampling=Sampling()) for index in range(3)))
     assert [failed(recorder) for recorder in recorders] == [False, True, False]
+    monkeypatch.undo()
     for index in (0, 2):
         alone = speak(engine_of(quick), custom_voice(seed=index, sampling=Sampling()))
         assert np.array_equal(recorders[index].pcm, alone.pcm)
@@ -206,8 +214,8 @@ def test_failing_first_frame_ends_only_its_request(quick: Checkpoint) -> None:
 def test_completed_frame_that_cannot_be_read_is_not_repeated(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = engine_of(speaker, slots=2)
-    device = core_of(engine).device
+    device = CpuDevice()
+    engine = engine_of(speaker, slots=2, device=device)
     monkeypatch.setattr(device, "to_host", failing(device.to_host, 4))
     recorders = [EventRecorder() for _ in range(3)]
     for recorder in recorders:
@@ -243,8 +251,7 @@ def test_death_of_the_engine_thread_is_reported_to_all_requests(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(speaker, slots=1)
-    core = core_of(engine)
-    monkeypatch.setattr(core, "retire", failing(core.retire, 3))
+    monkeypatch.setattr(WaitingQueue, "report_places", failing(WaitingQueue.report_places, 3))
     recorders = [EventRecorder() for _ in range(3)]
     for recorder in recorders:
         engine.submit(custom_voice(max_frames=50), recorder)
@@ -265,22 +272,21 @@ def test_death_of_the_engine_thread_is_reported_to_all_requests(
 @pytest.mark.logs_errors
 def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(quick, slots=3, sound_work=64)
-    streams = core_of(engine).code2wav_streams
-    recorders, decode = [EventRecorder() for _ in range(3)], streams.decode
+    recorders, decode = [EventRecorder() for _ in range(3)], Code2WavStreams.decode
     for recorder in recorders:
         engine.submit(custom_voice(max_frames=14), recorder)
     run_turns(engine, 3)
 
     together = 0
 
-    def spoiled(slots: list[int], codes: Any, stream: Stream, **kwargs: bool) -> Any:
+    def spoiled(streams: Code2WavStreams, slots: list[int], codes: Any, stream: Stream, **kwargs: bool) -> Any:
         nonlocal together
         if 1 in slots:  # Slot 1 belongs to the second request.
             together = max(together, len(slots))
             codes[slots.index(1), -1] = 10**6  # No codebook has an entry with this number, so decoding fails.
-        return decode(slots, codes, stream, **kwargs)
+        return decode(streams, slots, codes, stream, **kwargs)
 
-    monkeypatch.setattr(streams, "decode", spoiled)
+    monkeypatch.setattr(Code2WavStreams, "decode", spoiled)
     drain(engine)
     assert together > 1
     assert [failed(recorder) for recorder in recorders] == [False, True, False]
@@ -291,22 +297,19 @@ def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeyp
 
 
 def test_end_of_one_request_keeps_the_pending_audio_of_other_requests(
-    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
+    quick: Checkpoint, held_worker: Code2WavWorker
 ) -> None:
     """The request that ends withdraws a queued batch.
 
     The chunks of other requests in this batch must be queued again.
     """
     engine = engine_of(quick, slots=3)
-    # Because the worker's list of threads is not empty, tasks stay in the queue until the test runs them.
-    engine.code2wav_worker.threads.append(threading.current_thread())
     recorders = [EventRecorder() for _ in range(3)]
     for index, recorder in enumerate(recorders):
         engine.submit(custom_voice(max_frames=2 + index), recorder)
     run_turns(engine, 8)
     for _ in range(20):
-        task = engine.code2wav_worker.next_task()
-        if task is not None:
+        if (task := held_worker.next_task()) is not None:
             task()
         engine.tick()
     assert [len(recorder.codes) for recorder in recorders] == [2, 3, 4]
@@ -330,22 +333,14 @@ class Slow(EventRecorder):
 def test_no_audio_is_sent_after_a_concurrent_cancel(quick: Checkpoint) -> None:
     """The engine's thread cancels the request while the worker is about to send audio."""
     engine, recorder = engine_of(quick, slots=1), Slow()
-    engine.code2wav_worker.start()
+    engine.start()
     ticket = engine.submit(custom_voice(max_frames=50), recorder)
-
-    def turn() -> None:
-        while not recorder.ended:
-            engine.tick()
-
-    turning = threading.Thread(target=turn)
-    turning.start()
     assert recorder.inside.wait(WAIT_S)
     engine.cancel(ticket)
-    turning.join(0.1)
+    time.sleep(0.1)
     recorder.go_on.set()
-    turning.join(WAIT_S)
-    assert not turning.is_alive()
-    engine.code2wav_worker.close()
+    until(lambda: recorder.ended)
+    engine.close()
     assert isinstance(recorder.end, Finished)
     assert recorder.end.stats.frames == len(recorder.codes)
 
@@ -354,32 +349,28 @@ def test_pending_audio_of_a_cancelled_request_does_not_reach_the_next_request(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(quick, slots=1)
-    streams = core_of(engine).code2wav_streams
-    decode, inside, go_on = streams.decode, threading.Event(), threading.Event()
+    decode, inside, go_on = Code2WavStreams.decode, threading.Event(), threading.Event()
 
-    def held(slots: list[int], codes: Any, stream: Stream, **kwargs: bool) -> Any:
-        sounds = decode(slots, codes, stream, **kwargs)
+    def held(streams: Code2WavStreams, slots: list[int], codes: Any, stream: Stream, **kwargs: bool) -> Any:
+        sounds = decode(streams, slots, codes, stream, **kwargs)
         inside.set()
         assert go_on.wait(WAIT_S)
         return sounds
 
-    monkeypatch.setattr(streams, "decode", held)
-    engine.code2wav_worker.start()
+    monkeypatch.setattr(Code2WavStreams, "decode", held)
+    engine.start()
     recorder, after = EventRecorder(), EventRecorder()
     ticket = engine.submit(custom_voice(max_frames=50), recorder)
-    engine.tick()
     assert inside.wait(WAIT_S)
     engine.cancel(ticket)
     engine.submit(custom_voice(seed=3, voice="ryan", max_frames=6), after)
-    run_turns(engine, 4)
+    until(lambda: recorder.ended)
     assert isinstance(recorder.end, Finished)
     assert recorder.end.stats.frames == 0
+    until(lambda: after.events_of(Started))
     go_on.set()
-    late = time.monotonic() + WAIT_S
-    while not after.ended:
-        assert time.monotonic() < late
-        engine.tick()
-    engine.code2wav_worker.close()
+    until(lambda: after.ended)
+    engine.close()
     assert not recorder.chunks
     expected = speak(engine_of(quick), custom_voice(seed=3, voice="ryan", max_frames=6))
     assert np.array_equal(after.pcm, expected.pcm)
@@ -388,12 +379,11 @@ def test_pending_audio_of_a_cancelled_request_does_not_reach_the_next_request(
 @pytest.mark.logs_errors
 def test_error_message_does_not_contain_its_cause(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine: Engine = engine_of(speaker)
-    runner = core_of(engine).runner
 
     def leak(*_: object) -> None:
         raise RuntimeError("/home/somebody/secret: traceback")
 
-    monkeypatch.setattr(runner, "prefill_chunks", leak)
+    monkeypatch.setattr(ModelRunner, "prefill_chunks", leak)
     recorder = speak(engine, custom_voice())
     assert isinstance(recorder.end, Broken)
     assert "secret" not in str(recorder.end.error)
@@ -404,16 +394,7 @@ def test_audio_stream_that_cannot_be_opened_ends_only_its_request(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(quick)
-    streams, tickets = core_of(engine).code2wav_streams, []
-    opened = streams.open
-
-    def fail_second(slot: int, voice: object) -> None:
-        tickets.append(slot)
-        if len(tickets) == 2:
-            raise RuntimeError("a bug")
-        opened(slot, voice)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(streams, "open", fail_second)
+    monkeypatch.setattr(Code2WavStreams, "open", failing(Code2WavStreams.open, 2))
     recorders = speak_together(engine, *(custom_voice(max_frames=4 + index) for index in range(3)))
     assert [isinstance(recorder.end, Broken) for recorder in recorders] == [False, True, False]
     assert recorders[1].end.error.code == "generation_failed"

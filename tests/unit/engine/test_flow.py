@@ -13,7 +13,6 @@ from runtime.settings import Limits, ModeSettings
 from tests.support.engines import (
     EventRecorder,
     VirtualClock,
-    core_of,
     custom_voice,
     drain,
     engine_of,
@@ -21,6 +20,7 @@ from tests.support.engines import (
     run_turns,
     speak,
 )
+from tests.support.frames import record_launches
 
 FRAME_S = 0.08
 SAMPLES = 1920
@@ -38,16 +38,18 @@ def patient(engine: Engine, frames: int = 60) -> tuple[int, EventRecorder]:
 # --- Tests of clients that read their audio slowly.
 
 
-def test_reader_without_acknowledgements_gets_a_bounded_number_of_frames(quick: Checkpoint) -> None:
+def test_reader_without_acknowledgements_gets_a_bounded_number_of_frames(
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = VirtualClock()
-    engine = engine_of(quick, slots=2, reader_s=0.8, clock=clock)
+    engine, launches = engine_of(quick, slots=2, reader_s=0.8, clock=clock), record_launches(monkeypatch)
     _, stuck = patient(engine)
     other = EventRecorder()
     engine.submit(custom_voice(max_frames=30), other)
     for _ in range(60):
         engine.tick()
         clock.now += FRAME_S
-    assert len(stuck.codes) == int(core_of(engine).table.sampled.max()) == 10
+    assert len(stuck.codes) == 1 + launches.frames_of(0) == 10
     assert isinstance(other.end, Finished)
     assert len(other.codes) == 30
     assert not stuck.ended
@@ -99,39 +101,40 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.engine.scheduling.scheduler.FAST_STEP_SHARE", -1.0)
 
 
-def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint) -> None:
+def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(quick, slots=1, clock=VirtualClock())
     # This request measures the durations of frames and chunks, which the scheduler uses.
     speak(engine, custom_voice(max_frames=3))
+    launches = record_launches(monkeypatch)
     engine.submit(custom_voice(max_frames=9), recorder := EventRecorder())
-    table = core_of(engine).table
-    while not table.sampled[0]:
+    while not recorder.chunks:
         engine.tick()
-    assert (table.launched[0], table.last_chunk[0]) == (1, 0)
+    assert not launches.steps
     drain(engine)
     assert len(recorder.codes) == 9
 
 
 @pytest.mark.usefixtures("slow")
-def test_playback_reports_change_the_buffered_audio_of_a_row(quick: Checkpoint) -> None:
+def test_playback_reports_change_the_buffered_audio_of_a_row(
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = VirtualClock()
-    engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)
+    engine, launches = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock), record_launches(monkeypatch)
     first, second = EventRecorder(), EventRecorder()
     ticket = engine.submit(custom_voice(max_frames=200), first)
     run_turns(engine, 16)
     engine.submit(custom_voice(max_frames=2), second)
     run_turns(engine, 3)
-    table = core_of(engine).table
-    before = int(table.sampled[0])
+    before = len(launches.steps)
     engine.ack_played(ticket, 1000 * FRAME_S * len(first.codes))
     run_turns(engine, 2)
-    assert int(table.sampled[0]) > before, "it has nothing left to play, whatever the clock says"
+    assert len(launches.steps) > before, "it has nothing left to play, whatever the clock says"
     engine.ack_played(ticket, 0)
     run_turns(engine, 2)
-    before = int(table.sampled[0])
+    before = len(launches.steps)
     clock.now += 0.5
     run_turns(engine, 2)
-    assert int(table.sampled[0]) == before, "it has played nothing, whatever the clock says"
+    assert len(launches.steps) == before, "it has played nothing, whatever the clock says"
 
 
 def test_acknowledgements_of_unknown_requests_are_ignored(quick: Checkpoint) -> None:
@@ -246,37 +249,37 @@ def test_retry_after_of_a_refusal_has_a_minimum(quick: Checkpoint) -> None:
 # --- Tests of requests that are cancelled during prefill.
 
 
-def test_request_can_be_cancelled_during_chunked_prefill(quick: Checkpoint) -> None:
+def test_request_can_be_cancelled_during_chunked_prefill(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     modes = {mode: ModeSettings(prefills=1) for mode in Mode}
-    engine = engine_of(quick, slots=1, prompt_piece=16, modes=modes)
+    engine, launches = engine_of(quick, slots=1, prompt_piece=16, modes=modes), record_launches(monkeypatch)
     long = custom_voice("Hello world, the old phone is slow, I say it again and again and again.")
     recorder, after = EventRecorder(), EventRecorder()
     ticket = engine.submit(long, recorder)
     engine.submit(custom_voice(max_frames=4), after)
     run_turns(engine, 2)
-    sequence = core_of(engine).sequences[0]
-    assert sequence.prompt is not None
-    assert 0 < sequence.prefill_position < len(sequence.prompt.embeds)
+    before = [*launches.chunks]
     engine.cancel(ticket)
     drain(engine)
     assert recorder.end.stop_reason is StopReason.CANCELLED
     assert not recorder.chunks
-    assert not core_of(engine).segment_runner.prefilling
+    assert before == [(0, 0, 16), (0, 16, 32)]
+    assert launches.chunks == [*before, (0, 0, 16), (0, 16, 28)], "no further chunk of the cancelled request"
     assert np.array_equal(after.pcm, speak(engine_of(quick), custom_voice(max_frames=4)).pcm)
 
 
-def test_chunked_prefill_does_not_delay_frames_of_other_rows(quick: Checkpoint) -> None:
+def test_chunked_prefill_does_not_delay_frames_of_other_rows(
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modes = {mode: ModeSettings(prefills=1) for mode in Mode}
-    engine = engine_of(quick, slots=2, prompt_piece=16, modes=modes)
+    engine, launches = engine_of(quick, slots=2, prompt_piece=16, modes=modes), record_launches(monkeypatch)
     first, long = EventRecorder(), EventRecorder()
     engine.submit(custom_voice(max_frames=40), first)
     run_turns(engine, 6)
-    (slot,) = core_of(engine).sequences
     request = custom_voice("Hello world, the old phone is slow, I say it again and again.", max_frames=3)
     engine.submit(request, long)
-    table, made = core_of(engine).table, []
+    made = []
     while not long.chunks:
-        made.append(int(table.sampled[slot]))
+        made.append(launches.frames_of(0))
         engine.tick()
     assert len(made) >= 3
     assert np.diff(made).tolist() == [1] * (len(made) - 1)
