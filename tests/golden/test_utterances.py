@@ -11,15 +11,22 @@ import numpy as np
 import pytest
 import torch
 
+from runtime.device.cpu import CpuDevice
+from runtime.engine.audio.code2wav_streams import Code2WavStreams
+from runtime.engine.audio.voice_cache import VoiceCache
+from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.engine import Engine
 from runtime.engine.execution.attention import PrefillAttention
 from runtime.engine.execution.prompt import Prompt, build_prompt
+from runtime.engine.execution.slots import SlotCache
 from runtime.engine.scheduling.input_processor import admit
+from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.layers import Operations
-from runtime.request import StopReason
+from runtime.request import Reference, StopReason
+from runtime.settings import Limits
 from tests.conftest import Loaded
 from tests.golden.stored import CASES, arrays, request_of
-from tests.support.engines import core_of, engine_of, speak, speak_together
+from tests.support.engines import engine_of, speak, speak_together
 
 # Maximum absolute errors. The largest observed differences are about a tenth of them. Embeddings have values near 1,
 # and logits near 4.
@@ -31,6 +38,8 @@ X_VECTOR_ATOL = 1e-5
 PCM_ATOL = 1.6 / 32767
 
 EngineOf = Callable[[dict[str, Any]], Engine]
+CheckpointOf = Callable[[dict[str, Any]], Checkpoint]
+LENGTH = 512  # Positions per slot.
 
 per_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
@@ -45,14 +54,21 @@ def engine_for(loaded: Loaded) -> EngineOf:
     return lambda case: engines(case["checkpoint"], case["mode"], case["seed"])
 
 
-def prompt_of(engine: Engine, case: dict[str, Any]) -> Prompt:
-    request = request_of(case)
-    core = core_of(engine, request.mode)
-    checkpoint = core.checkpoint
-    admission, text_stream = admit(request, checkpoint, engine.settings.limits, core.length)
+@pytest.fixture
+def checkpoint_of(loaded: Loaded) -> CheckpointOf:
+    return lambda case: loaded(case["checkpoint"], case["mode"], case["seed"])
+
+
+def encode(checkpoint: Checkpoint, reference: Reference) -> ClonedVoice:
+    streams = Code2WavStreams(checkpoint.speech_tokenizer.code2wav, 1)
+    return VoiceCache(checkpoint, CpuDevice(), 0, streams.after).read(reference, "reference")
+
+
+def prompt_of(checkpoint: Checkpoint, case: dict[str, Any]) -> Prompt:
+    admission, text_stream = admit(request_of(case), checkpoint, Limits(), LENGTH)
     utterance = admission.plan(text_stream.text, checkpoint.text_tokenizer).prompt_inputs
     if admission.reference is not None:
-        utterance = replace(utterance, voice=core.voice_cache.read(admission.reference, "reference"))
+        utterance = replace(utterance, voice=encode(checkpoint, admission.reference))
     with torch.inference_mode():
         return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
 
@@ -89,27 +105,28 @@ def test_batched_codes_equal_the_reference_implementation(loaded: Loaded, name: 
 
 
 @per_case
-def test_prompt_embeddings_equal_the_reference_implementation(engine_for: EngineOf, case: dict[str, Any]) -> None:
-    prompt = prompt_of(engine_for(case), case)
+def test_prompt_embeddings_equal_the_reference_implementation(
+    checkpoint_of: CheckpointOf, case: dict[str, Any]
+) -> None:
+    prompt = prompt_of(checkpoint_of(case), case)
     np.testing.assert_allclose(prompt.embeds.numpy(), arrays(case["name"])["prompt"], rtol=0, atol=PROMPT_ATOL)
 
 
 @per_case
-def test_first_logits_equal_the_reference_implementation(engine_for: EngineOf, case: dict[str, Any]) -> None:
-    engine = engine_for(case)
-    prompt, talker = prompt_of(engine, case), core_of(engine, request_of(case).mode).checkpoint.talker
+def test_first_logits_equal_the_reference_implementation(checkpoint_of: CheckpointOf, case: dict[str, Any]) -> None:
+    checkpoint, device, ops = checkpoint_of(case), CpuDevice(), Operations()
+    prompt, talker = prompt_of(checkpoint, case), checkpoint.talker
     with torch.inference_mode():
-        slot_cache = core_of(engine, request_of(case).mode).runner.slot_cache
-        ops = Operations()
-        attend = PrefillAttention(slot_cache, engine.device, talker, 0, 0, len(prompt.embeds), ops)
+        slot_cache = SlotCache(checkpoint.config, 1, LENGTH, device.torch_device, torch.float32)
+        attend = PrefillAttention(slot_cache, device, talker, 0, 0, len(prompt.embeds), ops)
         hidden = talker.decode(prompt.embeds.unsqueeze(0), attend, ops)
         logits = talker.logits(ops.norm(hidden[:, -1], talker.model.norm), ops)[0]
     np.testing.assert_allclose(logits.numpy(), arrays(case["name"])["first_logits"], rtol=0, atol=LOGITS_ATOL)
 
 
 @per_case
-def test_text_token_ids_equal_the_reference_implementation(engine_for: EngineOf, case: dict[str, Any]) -> None:
-    tokenizer = core_of(engine_for(case), request_of(case).mode).checkpoint.text_tokenizer
+def test_text_token_ids_equal_the_reference_implementation(checkpoint_of: CheckpointOf, case: dict[str, Any]) -> None:
+    tokenizer = checkpoint_of(case).text_tokenizer
     role, ids = tokenizer.role_ids(), case["text_ids"]
     assert ids[: len(role)] == role
     assert tokenizer.encode_text(case["text"]) == ids[3:-5]
@@ -134,11 +151,11 @@ def test_audio_equals_the_reference_implementation(engine_for: EngineOf, case: d
     "case", [case for case in CASES.values() if "x_vector" in arrays(case["name"])], ids=lambda case: case["name"]
 )
 def test_encoded_reference_audio_equals_the_reference_implementation(
-    engine_for: EngineOf, case: dict[str, Any]
+    checkpoint_of: CheckpointOf, case: dict[str, Any]
 ) -> None:
-    request = request_of(case)
-    assert request.reference is not None
-    voice = core_of(engine_for(case), request.mode).voice_cache.read(request.reference, "reference")
+    reference = request_of(case).reference
+    assert reference is not None
+    voice = encode(checkpoint_of(case), reference)
     stored = arrays(case["name"])
     np.testing.assert_allclose(voice.x_vector.numpy(), stored["x_vector"], rtol=0, atol=X_VECTOR_ATOL)
     if voice.codes is not None:

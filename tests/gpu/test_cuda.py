@@ -16,6 +16,7 @@ from runtime.request import Mode, Reference, Sampling, SpeechRequest, VoicePromp
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
 from tests.golden.stored import CASES, arrays, request_of
+from tests.support.checkpoints.tiny import TINY
 from tests.support.cuda import needs_gpu
 from tests.support.engines import speak, speak_together
 
@@ -109,8 +110,8 @@ def test_cross_checkpoint_embeddings_in_graphs_give_the_codes_of_the_cpu(folder_
     said_there = []
     for device in ("cpu", "cuda"):
         engine = engine_on(*folders, device=device)
-        [base] = (core.checkpoint for core in engine.registry.cores if core.checkpoint.config.speaker_encoder)
-        x_vector = np.random.default_rng(3).normal(size=base.config.talker.hidden_size).astype(np.float32)
+        [base] = (card for card in engine.cards if Mode.BASE in card.modes)
+        x_vector = np.random.default_rng(3).normal(size=TINY.talker.hidden).astype(np.float32)
         prompt = VoicePrompt(fingerprint=base.fingerprint, x_vector=x_vector)
         reference = Reference(samples=np.zeros(24000, np.float32), prompt=prompt)
         requests = [

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from runtime.engine.execution.graphs import GraphPool
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.model.talker import Talker
 from runtime.request import Layout, SpeechRequest
-from tests.support.engines import cloned, core_of, custom_voice, engine_of, seeded, speak, speak_live, speak_together
+from tests.support.engines import cloned, custom_voice, engine_of, seeded, speak, speak_live, speak_together
+from tests.support.frames import record_launches
 from tests.unit.engine.test_styled_voices import styled
+from tests.unit.engine.test_voice_cache import counted
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -122,12 +125,15 @@ def test_rows_with_and_without_cross_embeddings_share_a_batch(speaker_and_base: 
     assert [recorder.codes.tolist() for recorder in together] == alone
 
 
-def test_prefix_cache_separates_requests_with_cross_embeddings(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
-    engine = engine_of(*speaker_and_base)
+def test_prefix_cache_separates_requests_with_cross_embeddings(
+    speaker_and_base: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, launches = engine_of(*speaker_and_base), record_launches(monkeypatch)
     plain, grafted = (styled(instruct=LONG_STYLE, graft=graft) for graft in (False, True))
     first = [codes_of(engine, request) for request in (plain, grafted)]
-    assert len(core_of(engine).prefix_cache) == 2
+    assert [start for _, start, _ in launches.chunks].count(0) == 2
     assert [codes_of(engine, request) for request in (plain, grafted)] == first
+    assert [start for _, start, _ in launches.chunks].count(0) == 2, "both prefixes are cached"
     assert first[0] != first[1]
 
 
@@ -147,13 +153,11 @@ def test_batch_with_cross_embeddings_runs_without_graphs(
     engine = engine_of(*speaker_and_base)
     if not engine.device.holds_graphs:
         pytest.skip("this device has none")
-    graphs, asked = core_of(engine).runner.graphs, []
-    fitting = graphs.fitting
-    monkeypatch.setattr(graphs, "fitting", lambda *work: asked.append(work) or fitting(*work))
+    calls = counted(GraphPool, "fitting", monkeypatch)
     speak(engine, styled(graft=True))
-    assert not asked
+    assert not calls
     speak(engine, styled())
-    assert len(asked) == 12
+    assert len(calls) == 12
 
 
 NOTE = "graft needs a stored voice, instructions and a Base checkpoint with the same ids; it was ignored."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +9,11 @@ import pytest
 import torch
 
 from runtime.engine.execution.prefix_cache import PrefixCache
-from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import PromptPrefix
 from runtime.model.checkpoints.checkpoint import Checkpoint
-from runtime.request import Layout, Mode, SpeechRequest
-from tests.support.engines import cloned, core_of, engine_of, speak, voice_design
+from runtime.request import Layout, SpeechRequest
+from tests.support.engines import cloned, engine_of, speak, voice_design
+from tests.support.frames import record_launches
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -59,51 +58,47 @@ def requests(mode: str) -> list[SpeechRequest]:
 @pytest.mark.slow("at once-design", "at once-non_streaming")
 @pytest.mark.parametrize("mode", ["design", "streaming", "non_streaming"])
 def test_cached_prefix_gives_the_same_bytes_and_is_computed_once(
-    mode: str, designer: Checkpoint, cloner: Checkpoint
+    mode: str, designer: Checkpoint, cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint = designer if mode == "design" else cloner
     first, second = requests(mode)
     alone = speak(engine_of(checkpoint, prompt_cache=0), second)
     engine = engine_of(checkpoint)
-    core = core_of(engine, Mode.VOICE_DESIGN if mode == "design" else Mode.BASE)
-    read: list[int] = []
-    real = core.runner.prefill_chunks
-
-    def noting(wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
-        read.extend(start for _, _, start in wanted)
-        return real(wanted)
-
-    core.runner.prefill_chunks = noting  # type: ignore[method-assign]
+    launches = record_launches(monkeypatch)
     speak(engine, first)
-    assert read[0] == 0
-    assert len(read) == 2
-    read.clear()
+    (_, start, prefix_end), _ = launches.chunks
+    assert start == 0
+    launches.chunks.clear()
     again = speak(engine, second)
-    assert len(read) == 1
-    assert read[0] >= 24
-    assert len(core.prefix_cache) == 1
+    ((_, start, _),) = launches.chunks
+    assert start == prefix_end >= 24
     assert np.array_equal(again.codes, alone.codes)
     assert again.pcm.tobytes() == alone.pcm.tobytes()
 
 
 @pytest.mark.parametrize("layout", list(Layout))
-def test_cached_prefix_excludes_the_last_position_if_no_text_follows(layout: Layout, cloner: Checkpoint) -> None:
+def test_cached_prefix_excludes_the_last_position_if_no_text_follows(
+    layout: Layout, cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the streaming layout, reference text that is longer than its audio fills the prompt."""
     request = cloned(seconds=2.0, layout=layout, max_frames=3)
     assert request.reference is not None
     wordy = replace(request, reference=replace(request.reference, text="I say hello to you and all the others. " * 3))
-    engine = engine_of(cloner)
+    engine, launches = engine_of(cloner), record_launches(monkeypatch)
     recorders = [speak(engine, wordy) for _ in range(3)]
-    assert len(core_of(engine, Mode.BASE).prefix_cache) == 1
+    assert [start for _, start, _ in launches.chunks].count(0) == 1, "the prefix is computed once"
     for recorder in recorders:
         assert len(recorder.codes) == 3
         assert np.array_equal(recorder.codes, recorders[0].codes)
 
 
-def test_prefix_of_another_voice_is_not_used(designer: Checkpoint) -> None:
-    engine = engine_of(designer)
+def test_prefix_of_another_voice_is_not_used(designer: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, launches = engine_of(designer), record_launches(monkeypatch)
     first, _ = requests("design")
     speak(engine, first)
     other = replace(first, instruct=LONG_INSTRUCT.replace("young", "older"))
-    assert speak(engine, other).pcm.tobytes() == speak(engine_of(designer), other).pcm.tobytes()
-    assert len(core_of(engine, Mode.VOICE_DESIGN).prefix_cache) == 2
+    pcm = speak(engine, other).pcm.tobytes()
+    for request in (first, other):
+        speak(engine, request)
+    assert [start for _, start, _ in launches.chunks].count(0) == 2, "both prefixes are cached"
+    assert pcm == speak(engine_of(designer), other).pcm.tobytes()

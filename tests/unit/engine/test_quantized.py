@@ -122,13 +122,19 @@ def test_weights_are_equal_for_any_number_of_loader_threads(
 
 
 @pytest.mark.parametrize("kind", SAID)
-def test_loaded_weights_match_the_quantize_setting(folder_of: FolderOf, kind: Quantization) -> None:
+def test_loaded_weights_match_the_quantize_setting(folder_of: FolderOf, loaded: Loaded, kind: Quantization) -> None:
+    folder, plain = str(folder_of("quick", "custom_voice")), loaded("quick", "custom_voice")
     settings = EngineSettings(device="cpu", quantize=kind, max_slots=1, max_model_len=256)
-    engine = Engine.open(Settings(models=(str(folder_of("quick", "custom_voice")),), engine=settings))
+    engine = Engine.open(Settings(models=(folder,), engine=settings))
     (card,) = engine.cards
     assert card.dtype == kind
-    (core,) = engine.registry.cores
-    assert core.checkpoint.talker.codec_head.product is not None
+    requests = [custom_voice(max_frames=40, **seeded(seed)) for seed in range(4)]
+    quantized = load_checkpoint(folder, torch.device("cpu"), torch.float32, quantization=kind)
+    codes, expected, unquantized = (
+        [speak(each, request).codes.tolist() for request in requests]
+        for each in (engine, engine_of(quantized), engine_of(plain))
+    )
+    assert codes == expected != unquantized
 
 
 def test_doctor_command_and_check_option_account_for_quantization(folder_of: FolderOf, rounded: Checkpoint) -> None:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from runtime.engine.engine import Engine
+from runtime.engine.audio.voice_cache import VoiceCache
 from runtime.errors import ModeNotServed, ReferenceTooShort
 from runtime.model.checkpoints.checkpoint import Checkpoint
-from runtime.request import Mode, Reference, SpeechRequest, VoicePrompt
-from tests.conftest import FolderOf
+from runtime.request import Reference, SpeechRequest, VoicePrompt
+from tests.conftest import FolderOf, Loaded
 from tests.support.engines import (
     EventRecorder,
     cloned,
-    core_of,
     custom_voice,
     engine_of,
     raise_refusal,
@@ -70,7 +68,7 @@ def test_both_checkpoints_share_one_encoding_of_the_reference(
     twins: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(*twins)
-    reads = counted(core_of(engine, Mode.BASE).voice_cache, "read", monkeypatch)
+    reads = counted(VoiceCache, "read", monkeypatch)
     speak_together(engine, styled(), styled(instruct="Loud."), cloned(x_vector_only=True, max_frames=2))
     assert len(reads) == 2, "with and without the words of the recording"
     speak(engine, styled())
@@ -99,43 +97,22 @@ def test_too_short_recording_is_refused(twins: tuple[Checkpoint, Checkpoint]) ->
         raise_refusal(engine_of(*twins), styled(reference=Reference(samples=SAMPLES[:10])))
 
 
-def wider(base: Checkpoint) -> Checkpoint:
-    """Return a copy of the Base checkpoint with the configuration of another model size."""
-    talker = replace(base.config.talker, hidden_size=2 * base.config.talker.hidden_size)
-    return replace(base, config=replace(base.config, talker=talker))
-
-
 @pytest.mark.parametrize("alone", [True, False], ids=["no Base checkpoint", "one of another size"])
 def test_voices_cannot_be_styled_without_a_base_checkpoint_of_the_same_size(
-    speaker: Checkpoint, cloner: Checkpoint, alone: bool
+    speaker: Checkpoint, loaded: Loaded, alone: bool
 ) -> None:
-    engine = engine_of(speaker) if alone else engine_of(speaker, cloner)
-    if not alone:
-        engine.registry.entries[1].config = wider(cloner).config
+    engine = engine_of(speaker) if alone else engine_of(speaker, loaded("odd", "base"))
     assert not any(card.styles_voices for card in engine.cards)
     with pytest.raises(ModeNotServed):
         raise_refusal(engine, styled())
     assert len(speak(engine, custom_voice(max_frames=2)).codes) == 2
 
 
-def test_model_cards_list_voice_styling_support(
-    twins: tuple[Checkpoint, Checkpoint], designer: Checkpoint, each_without_style: Callable[[Engine], None]
-) -> None:
+def test_model_cards_list_voice_styling_support(twins: tuple[Checkpoint, Checkpoint], designer: Checkpoint) -> None:
     engine = engine_of(*twins, designer)
     assert [card.styles_voices for card in engine.cards] == [True, False, False]
-    each_without_style(engine)
-    assert not any(card.styles_voices for card in engine.cards)
-
-
-@pytest.fixture
-def each_without_style() -> Callable[[Engine], None]:
-    """Return a function that makes every checkpoint of an engine ignore instructions."""
-
-    def change(engine: Engine) -> None:
-        for entry in engine.registry.entries:
-            entry.config = replace(entry.config, takes_instruct=False)
-
-    return change
+    plain = [replace(checkpoint, config=replace(checkpoint.config, takes_instruct=False)) for checkpoint in twins]
+    assert not any(card.styles_voices for card in engine_of(*plain, designer).cards)
 
 
 @pytest.mark.parametrize("order", [("custom_voice", "base"), ("base", "custom_voice")])

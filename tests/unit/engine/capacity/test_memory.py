@@ -12,9 +12,11 @@ import torch
 
 from runtime.device import Device, open_device
 from runtime.device.cpu import CpuDevice
+from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.capacity import memory
 from runtime.engine.capacity.memory import CPU_SLOTS, GIB, GRAPH_BYTES, MAX_SLOTS, RESERVE_BYTES, slots_for
 from runtime.engine.engine import Engine
+from runtime.engine.execution.model_runner import ModelRunner
 from runtime.engine.loading import loader
 from runtime.engine.loading.loader import _expected_bytes
 from runtime.engine.loading.registry import RegistryEntry
@@ -22,7 +24,7 @@ from runtime.errors import DeviceMemory
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
-from tests.support.engines import core_of, engine_of
+from tests.support.engines import engine_of
 
 LENGTH, FLOAT32 = 256, 4
 
@@ -63,11 +65,12 @@ def card_for(checkpoint: Checkpoint, count: float) -> Card:
 
 def test_slot_size_equals_the_size_of_its_tensors(speaker: Checkpoint) -> None:
     def held(count: int) -> int:
-        core = core_of(engine_of(speaker, slots=count, length=LENGTH))
-        slot_cache, frame = core.runner.slot_cache, core.runner.frame
+        runner = ModelRunner(speaker, CpuDevice(), torch.float32, count, LENGTH, 16)
+        slot_cache, frame = runner.slot_cache, runner.frame
         parts = [*slot_cache.keys, *slot_cache.values, slot_cache.trailing, slot_cache.seen, frame.hidden]
         parts += [part for cache in (frame.cache, frame.first_frame_cache) for part in (cache.keys, cache.values)]
-        parts += core.code2wav_streams.network.state.tensors()  # type: ignore[attr-defined]
+        streams = Code2WavStreams(speaker.speech_tokenizer.code2wav, count)
+        parts += streams.network.state.tensors()  # type: ignore[attr-defined]
         return sum(part.nbytes for part in parts)
 
     assert held(4) - held(3) == slot_bytes(speaker)
