@@ -70,11 +70,19 @@ class GrowingMarkdown:
         begins_with_its_newline, self._ended_with_return = self._ended_with_return, text.endswith("\r")
         text = text.removeprefix("\n") if begins_with_its_newline else text
         self._has_begun = self._has_begun or bool(text.strip())
-        first, *lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._more(first)
-        for line in lines:
-            self._end_line()
-            self._more(line)
+        for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")):
+            if number:
+                self._end_line()
+            if line and not (self._is_paragraph or self._must_be_complete):
+                free_chars = max(0, MAX_PREFIX_CHARS - len(self._line))
+                self._line, line = self._line + line[:free_chars], line[free_chars:]
+                if self._line.strip():
+                    line = self._classify() + line
+                self._must_be_complete = self._must_be_complete or (bool(line) and not self._is_paragraph)
+            if self._is_paragraph:
+                self._output.append_text(self._inline.feed_text(line))
+            else:
+                self._line += line
         return self._output.pop_text()
 
     def flush(self) -> str:
@@ -83,7 +91,7 @@ class GrowingMarkdown:
         The current paragraph may continue later.
         """
         if not self._is_paragraph and self._line.strip():
-            self._classify(is_whole=True)
+            self._output.append_text(self._inline.feed_text(self._classify(is_whole=True)))
         self._output.append_text(self._inline.finish())
         self._output.pause()
         return self._output.pop_text()
@@ -99,43 +107,28 @@ class GrowingMarkdown:
         rest = self._output.pop_text()
         return rest if self._output.has_spoken or not self._has_begun else "."
 
-    def _more(self, text: str) -> None:
-        """Append text to the current line."""
-        if text and not (self._is_paragraph or self._must_be_complete):
-            free_chars = max(0, MAX_PREFIX_CHARS - len(self._line))
-            self._line, text = self._line + text[:free_chars], text[free_chars:]
-            if self._line.strip():
-                self._classify()
-            self._must_be_complete = self._must_be_complete or (bool(text) and not self._is_paragraph)
-        if self._is_paragraph:
-            self._output.append_text(self._inline.feed_text(text))
-        else:
-            self._line += text
-
-    def _classify(self, *, is_whole: bool = False) -> None:
-        """Classify the current line.
+    def _classify(self, *, is_whole: bool = False) -> str:
+        """Classify the current line, and return its text if it is known to belong to a paragraph.
 
         Text of a paragraph is output as it arrives. Other lines are processed when they are complete.
         """
         blocks = read_blocks("\n".join([*self._context, self._line]))
         leaf = blocks.at(len(self._context))
         if leaf is None or leaf.kind is Kind.UNDERLINED or not leaf.source:
-            return
+            return ""
         if leaf.kind is Kind.PARAGRAPH or (is_whole and leaf.kind is Kind.HEADING):
             text = _last_line(leaf, self._line)
             if is_whole or not _MAY_BE_BLOCK.fullmatch(text):
                 self._settled = blocks.settled
-                self._flow(leaf, text)
+                return self._begin_paragraph_line(leaf, text)
         elif is_whole and leaf.kind is Kind.ROW:
             self._end_line()
         else:
             self._must_be_complete = True
+        return ""
 
-    def _flow(self, leaf: Leaf, text: str) -> None:
-        """Output the start of a paragraph's line.
-
-        The rest of the line is output as it arrives.
-        """
+    def _begin_paragraph_line(self, leaf: Leaf, text: str) -> str:
+        """Start a line of a paragraph, and return the text of the line so far."""
         if leaf.start < len(self._context) and self._open is not None:
             self._stored_line = None
             text = "\n" + text
@@ -144,7 +137,7 @@ class GrowingMarkdown:
             self._begin(leaf)
         self._line = ""
         self._is_paragraph = True
-        self._output.append_text(self._inline.feed_text(text))
+        return text
 
     def _end_line(self) -> None:
         line, self._line, self._must_be_complete = self._line, "", False
@@ -166,7 +159,8 @@ class GrowingMarkdown:
         leaf, at = blocks.at(len(self._context)), len(self._context)
         self._settled = blocks.settled
         if leaf is not None and leaf.kind is Kind.PARAGRAPH:
-            self._flow(leaf, _last_line(leaf, line))
+            text = self._begin_paragraph_line(leaf, _last_line(leaf, line))
+            self._output.append_text(self._inline.feed_text(text))
             return
         if leaf is not None and leaf.kind is Kind.UNDERLINED and self._open is not None:
             self._open = replace(self._open, kind=Kind.UNDERLINED)
