@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, Protocol
 
 from runtime.markdown.growing import GrowingMarkdown
@@ -41,57 +40,40 @@ class TextFilter(Protocol):
         ...
 
 
-class IdentityFilter:
-    """Text filter that returns its input unchanged."""
+class FilterPipeline:
+    """Text filters that run one after another on pieces of the input.
 
-    def feed_text(self, text: str) -> str:
-        return text
-
-    def flush(self) -> str:
-        return ""
-
-    def finish(self) -> str:
-        return ""
-
-
-class ChainedFilter:
-    """Text filter that passes the output of the filter `first` to the filter `second`."""
-
-    def __init__(self, first: TextFilter, second: TextFilter) -> None:
-        self._first = first
-        self._second = second
-
-    def feed_text(self, text: str) -> str:
-        return self._second.feed_text(self._first.feed_text(text))
-
-    def flush(self) -> str:
-        return self._second.feed_text(self._first.flush()) + self._second.flush()
-
-    def finish(self) -> str:
-        return self._second.feed_text(self._first.finish()) + self._second.finish()
-
-
-class PiecewiseFilter:
-    """Text filter that divides long input into pieces, and sleeps after a piece if necessary.
-
-    The pauses leave CPU time to the engine.
+    The calling thread sleeps after a piece if necessary, which leaves CPU time to the engine.
     """
 
-    def __init__(self, growing: TextFilter) -> None:
-        self._growing = growing
-        self.flush = growing.flush
-        self.finish = growing.finish
+    def __init__(self, stages: Sequence[TextFilter]) -> None:
+        self._stages = stages
 
     def feed_text(self, text: str) -> str:
-        return "".join(self._added(text))
-
-    def _added(self, text: str) -> Iterator[str]:
+        output = []
         for piece in _pieces(text):
-            yield self._growing.feed_text(piece)
+            for stage in self._stages:
+                piece = stage.feed_text(piece)
+            output.append(piece)
             sleep_if_throttled()
+        return "".join(output)
+
+    def flush(self) -> str:
+        text = ""
+        for stage in self._stages:
+            text = stage.feed_text(text) + stage.flush()
+        return text
+
+    def finish(self) -> str:
+        text = ""
+        for stage in self._stages:
+            text = stage.feed_text(text) + stage.finish()
+        return text
 
 
-def create_text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spells: bool = False) -> TextFilter:
+def create_text_filter(
+    name: FilterName, dictionary: Dictionary | None = None, *, spells: bool = False
+) -> FilterPipeline:
     """Create the text filter with this name, followed by the replacements of `dictionary`.
 
     Args:
@@ -106,7 +88,7 @@ def create_text_filter(name: FilterName, dictionary: Dictionary | None = None, *
         stages += [GrowingThoughts(), GrowingMarkdown()]
     if dictionary is not None:
         stages.append(GrowingPronunciation(dictionary))
-    return PiecewiseFilter(reduce(ChainedFilter, stages)) if stages else IdentityFilter()
+    return FilterPipeline(stages)
 
 
 def filter_text(
