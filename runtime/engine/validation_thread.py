@@ -75,25 +75,23 @@ class ValidationThread:
             _call(refuse, error)
 
     def _run_jobs(self) -> None:
-        while self._run_next():
-            pass
-
-    def _run_next(self) -> bool:
-        """Wait for a job or a due refusal, handle it, and return False after `close`."""
-        with self._changed:
-            wait_s = self._refusals[0][0] - time.monotonic() if self._refusals else None
-            self._changed.wait_for(lambda: self._jobs or self._is_closing, wait_s)
-            job = heapq.heappop(self._jobs) if self._jobs else None
-        while self._refusals and (self._is_closing or self._refusals[0][0] <= time.monotonic()):
-            self._refusals.popleft()[1]()
-        if job is not None:
-            _, _, work, refuse = job
-            began_s = time.thread_time()
-            if (error := self._run(work)) is not None:
-                now = time.monotonic()
-                delay_s = self._refused_share.charge(time.thread_time() - began_s, now)
-                self._refusals.append((now + delay_s, partial(_call, refuse, error)))
-        return job is not None or not self._is_closing
+        """Run jobs and send due refusals until `close`, then refuse the waiting jobs."""
+        while True:
+            with self._changed:
+                wait_s = self._refusals[0][0] - time.monotonic() if self._refusals else None
+                self._changed.wait_for(lambda: self._jobs or self._is_closing, wait_s)
+                job = heapq.heappop(self._jobs) if self._jobs else None
+            while self._refusals and (self._is_closing or self._refusals[0][0] <= time.monotonic()):
+                self._refusals.popleft()[1]()
+            if job is not None:
+                _, _, work, refuse = job
+                began_s = time.thread_time()
+                if (error := self._run(work)) is not None:
+                    now = time.monotonic()
+                    delay_s = self._refused_share.charge(time.thread_time() - began_s, now)
+                    self._refusals.append((now + delay_s, partial(_call, refuse, error)))
+            elif self._is_closing:
+                return
 
     def _run(self, work: Callable[[], None]) -> SpeechError | None:
         """Run a job, and return its error or None."""
