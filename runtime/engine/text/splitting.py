@@ -153,7 +153,13 @@ def _cuts(
     arrived, the last result is (index, None). Punctuation after index `max_cut` is ignored.
     """
     first = follows = SPOKEN.search(text)
-    for mark in _marks(text, start, len(text) if max_cut is None else max_cut + 1):
+    stop = len(text) if max_cut is None else max_cut + 1
+    # `MARK` is matched only at its possible first characters, so the time is linear in stop - start.
+    while mark_start := MARK_START.search(text, start, stop):
+        mark = MARK.match(text, mark_start.start())
+        start = mark_start.end() if mark is None else mark.end()
+        if mark is None:
+            continue
         if follows is not None and follows.start() < mark.end():
             follows = SPOKEN.search(text, mark.end())
         if follows is None:
@@ -171,18 +177,6 @@ def _cuts(
                 yield mark.end(), True
         elif clauses and mark["clause"] and _ends_clause(text, mark, follows.start()):
             yield mark.end(), False
-
-
-def _marks(text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
-    """Yield the matches of `MARK` that begin in [start, stop).
-
-    The time is linear in stop - start.
-    """
-    while first := MARK_START.search(text, start, stop):
-        mark = MARK.match(text, first.start())
-        start = first.end() if mark is None else mark.end()
-        if mark:
-            yield mark
 
 
 def _ends_clause(text: str, mark: re.Match[str], follows: int) -> bool:
@@ -229,4 +223,7 @@ def _first_spoken(text: str) -> int:
 
 def last_spoken_index(text: str) -> int:
     """Return the index of the last letter or digit in a text, or -1 if there is none."""
-    return next((index for index in range(len(text) - 1, -1, -1) if text[index].isalnum()), -1)
+    for index in range(len(text) - 1, -1, -1):
+        if text[index].isalnum():
+            return index
+    return -1

@@ -207,7 +207,7 @@ class TextStream:
             elif isinstance(item, LeftOut):
                 self._note(LEFT_OUT_SSML)
             elif isinstance(item, Pause):
-                self._append_plain(text)
+                self._append_normalized(self._normalize(text))
                 text = ""
                 self._end_segment()
                 self.pause += round(item.seconds * SAMPLE_RATE)
@@ -216,16 +216,16 @@ class TextStream:
                     self._note(DROPPED_STYLES)
             elif item.words != self._style:
                 reject_control_tokens(item.words, self._tokenizer, "text")
-                self._append_plain(text)
+                self._append_normalized(self._normalize(text))
                 text = ""
                 self._end_segment()
                 self._style = item.words
-        self._append_plain(text)
+        self._append_normalized(self._normalize(text))
 
-    def _append_plain(self, text: str) -> None:
-        """Append text without tags."""
+    def _normalize(self, text: str) -> str:
+        """Check text without tags, and return the new normalized text that is final."""
         if not text:
-            return
+            return ""
         spelled = self._tokenizer.convert_to_ascii(text)
         with_seam = self._seam + spelled
         # The check includes the previous text, because a control token may be divided between two calls.
@@ -241,12 +241,11 @@ class TextStream:
         if self._reading is not None:
             if has_footnote_marks(with_seam):
                 self._note(NOTE_MARKS)
-            self._append_normalized(self._reading.feed_text(spelled))
-            return
+            return self._reading.feed_text(spelled)
         spoken = self._numbers.feed_text(text)
         if len(spoken) != len(text):
             self._note(LONG_NUMBER)
-        self._append_normalized(spoken)
+        return spoken
 
     def _flush_reading(self) -> None:
         """Append the remaining output of the text normalization."""
