@@ -113,7 +113,12 @@ class NativeSession(Dialect[NativeUtterance]):
             case schema.SessionConfig():
                 self._configure(message)
             case schema.InputText():
-                self._append(name, message.text)
+                utterance = self._taking_text(name, "input.text")
+                if utterance is not None and message.text:
+                    try:
+                        utterance.append_text(message.text, self._clock())
+                    except BadRequest as error:
+                        self._abort(utterance, error)
             case schema.InputDialogue():
                 self._begin_dialogue(name, message)
             case schema.InputFlush():
@@ -145,14 +150,6 @@ class NativeSession(Dialect[NativeUtterance]):
         # The encoded recording in the message is not stored with the settings.
         slim = config.model_copy(update={**NO_RECORDING, "pronunciations": pronunciations})
         self._voices[name] = self._chosen(slim, resolved, config.recording)
-
-    def _append(self, name: str, text: str) -> None:
-        utterance = self._taking_text(name, "input.text")
-        if utterance is not None and text:
-            try:
-                utterance.append_text(text, self._clock())
-            except BadRequest as error:
-                self._abort(utterance, error)
 
     def _flush(self, name: str) -> None:
         utterance = self._named(name)
