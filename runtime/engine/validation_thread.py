@@ -12,8 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from runtime.errors import EngineDead, GenerationFailed, SpeechError
-from runtime.shared.interpreter import yielding
-from runtime.shared.time_share import TimeShare
+from runtime.shared.interpreter import TimeShare, yielding
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Settings of the Python interpreter: thread switch interval and garbage collection."""
+"""Sharing of the interpreter: switch interval, garbage collection and CPU time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 SWITCH_INTERVAL_S = 0.0005  # Seconds after which a thread must release the GIL if another thread waits for it.
 YIELDING_INTERVAL_S = 50e-6  # Value of the same interval while a background thread does long work.
@@ -59,3 +60,33 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@dataclass(slots=True)
+class TimeShare:
+    """Leaky bucket that limits the fraction of time in use.
+
+    Args:
+        share: Fraction of the time that may be used, from 0 to 1.
+        burst_s: Seconds that may be used without a pause.
+        max_pause_s: Maximum pause in seconds.
+    """
+
+    share: float
+    burst_s: float
+    max_pause_s: float
+    _debt_s: float = 0.0
+    _charged_at: float = 0.0
+
+    def charge(self, used_s: float, now: float, *, users: int = 1) -> float:
+        """Record used time, and return the time in seconds for which the user must pause.
+
+        Args:
+            used_s: Time in seconds that was used since the last call.
+            now: Current time in seconds of a monotonic clock.
+            users: Number of users who divide the allowed fraction of time.
+        """
+        rate = self.share / users
+        self._debt_s = max(0.0, self._debt_s - rate * (now - self._charged_at)) + used_s
+        self._charged_at = now
+        return min(self.max_pause_s, max(0.0, self._debt_s - self.burst_s) / rate)

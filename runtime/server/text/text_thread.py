@@ -9,8 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from runtime.shared.interpreter import yielding
-from runtime.shared.time_share import TimeShare
+from runtime.shared.interpreter import TimeShare, yielding
 
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from runtime.errors import HeadersTooLarge, TooManyFrames
+from runtime.shared.interpreter import TimeShare
 from runtime.shared.system import max_files
-from runtime.shared.time_share import TimeShare
 
 READ_BYTES = 4096  # Number of bytes whose parsing takes at most 5 ms, regardless of their content.
 _THROTTLED_SHARE = 0.1  # Fraction of the event loop's time that all throttled clients together may use.
