@@ -280,9 +280,9 @@ class Connection:
             id=f"{self._session_id}/{utterance}",
             dialect=self._name,
             mode=request.mode,
-            text="" if self._host.settings.server.log_text else None,
+            chars=len(request.text),
+            text=request.text if self._host.settings.server.log_text else None,
         )
-        request_log.append_text(request.text)
         self._running[utterance] = _Running(ticket, request_log)
 
     def _refuse(self, utterance: int, error: SpeechError) -> None:
