@@ -251,7 +251,7 @@ class _Output:
         self._give(self._addresses.finish())
 
     def end(self, *, is_sentence: bool) -> None:
-        self.pause()
+        self._give(self._addresses.finish())
         self._space = ""
         if is_sentence and not self._is_leading and not _MARKED.search(self._tail):
             self._pieces.append("。" if _WIDE.match(self._tail[-1:]) else ".")

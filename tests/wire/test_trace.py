@@ -23,8 +23,8 @@ from tests.support.runtime_server import running_server
 from tests.support.timeouts import TEST_TIMEOUT_S
 
 RUNTIME = str(Path(__file__).resolve().parents[2] / "runtime")
-MAX_FILES = 48
-MAX_HOPS = 36
+MAX_FILES = 45
+MAX_HOPS = 28
 ASIDE = ("Watchdog.", "ServerMetrics.")  # Tasks of the server that run at the same time as the request.
 
 

@@ -63,7 +63,7 @@ class TextTokenizer:
         The text must already be converted to ASCII by `convert_to_ascii`, because the conversion can create a control
         token.
         """
-        return any(token in text for token in self.reserved)
+        return any(map(text.__contains__, self.reserved))
 
     def convert_to_ascii(self, text: str) -> str:
         """Return the text in ASCII if the checkpoint needs ASCII, else the unchanged text."""

@@ -124,7 +124,11 @@ class NativeSession(Dialect[NativeUtterance]):
             case schema.InputFlush():
                 self._flush(name)
             case schema.InputDone():
-                self._done(name)
+                utterance = self._taking_text(name, "input.done")
+                # Accept messages for this name again, because an earlier context with the name may have been refused.
+                self._muted.forget(name)
+                if utterance is not None:
+                    utterance.finish()
             case schema.ContextCancel():
                 self._cancel(name, message.played_ms)
             case schema.Playback():
@@ -155,13 +159,6 @@ class NativeSession(Dialect[NativeUtterance]):
         utterance = self._named(name)
         if utterance is not None and utterance.takes_text:
             utterance.flush()
-
-    def _done(self, name: str) -> None:
-        utterance = self._taking_text(name, "input.done")
-        # Accept messages for this name again, because an earlier context with the name may have been refused.
-        self._muted.forget(name)
-        if utterance is not None:
-            utterance.finish()
 
     def _played(self, name: str, played_ms: float) -> None:
         if utterance := self._named(name):
