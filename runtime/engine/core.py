@@ -55,6 +55,18 @@ DEVICE_BATCH_FILL_RATIO = 0.125
 
 
 @dataclass(frozen=True, slots=True)
+class CoreConfig:
+    """Settings and sizes of one engine core.
+
+    `length` is the number of positions (tokens and frames) per slot.
+    """
+
+    settings: Settings
+    slots: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class CoreHost:
     """Worker, clock and callbacks that all cores of an engine share.
 
@@ -73,26 +85,16 @@ class EngineCore:
     Each engine iteration (`Engine.tick`) calls collect, process_outputs, retire, report_waiting_for_text, admit,
     prefill and decode. Prefill and decode process outputs again, because some devices finish a launch before it
     returns. The Code2Wav worker decodes the generated frames to audio in chunks.
-
-    Args:
-        length: Positions (tokens and frames) per slot.
     """
 
     def __init__(
-        self,
-        checkpoint: Checkpoint,
-        device: Device,
-        waiting: WaitingQueue,
-        host: CoreHost,
-        settings: Settings,
-        *,
-        slots: int,
-        length: int,
+        self, config: CoreConfig, checkpoint: Checkpoint, device: Device, waiting: WaitingQueue, host: CoreHost
     ) -> None:
         self.checkpoint = checkpoint
         self.device = device
-        self.slots = slots
-        self.length = length
+        settings = config.settings
+        self.slots = slots = config.slots
+        self.length = length = config.length
         self.modes = settings.modes
         self.waiting = waiting
         self.clock = host.clock

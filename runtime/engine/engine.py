@@ -20,7 +20,7 @@ from typing import Self
 from runtime.device import Device, open_device
 from runtime.device.interface import Stream
 from runtime.engine.audio.code2wav_worker import Code2WavWorker
-from runtime.engine.core import Clock, CoreHost, EngineCore
+from runtime.engine.core import Clock, CoreConfig, CoreHost, EngineCore
 from runtime.engine.execution.completion_waiter import CompletionWaiter
 from runtime.engine.execution.heartbeat import Heartbeat
 from runtime.engine.loading.loader import CheckpointLoader
@@ -460,7 +460,7 @@ class Engine:
 
     def _new_core(self, checkpoint: Checkpoint, slots: int, length: int, waiting: WaitingQueue) -> EngineCore:
         host = CoreHost(self.code2wav_worker, self._wake.set, self.completion_waiter.expect, self.clock)
-        return EngineCore(checkpoint, self.device, waiting, host, self.settings, slots=slots, length=length)
+        return EngineCore(CoreConfig(self.settings, slots, length), checkpoint, self.device, waiting, host)
 
     def _await_checkpoint(self, entries: tuple[RegistryEntry, ...], sequence: Sequence) -> None:
         """Queue a request until its checkpoints are loaded, and start loading missing ones.
