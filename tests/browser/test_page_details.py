@@ -155,6 +155,17 @@ def test_error_of_an_empty_text_is_shown_at_the_field(studio: Page) -> None:
     assert place_of(error)["y"] < place_of(studio.locator(".vw-text-facts"))["y"]
 
 
+def test_last_line_of_a_long_text_does_not_fade_while_it_is_typed(studio: Page) -> None:
+    studio.fill("#vw-text", "The harbour was quiet. " * 30)
+    studio.focus("#vw-text")
+    studio.keyboard.press("Control+End")
+    studio.keyboard.type("The end of the text.")
+    expect(studio.locator("#vw-text")).to_have_attribute("data-before", "")
+    expect(studio.locator("#vw-text")).not_to_have_attribute("data-behind", "")
+    studio.keyboard.press("Control+Home")
+    expect(studio.locator("#vw-text")).to_have_attribute("data-behind", "")
+
+
 def test_related_settings_of_a_script_line_are_in_one_row(script: Page) -> None:
     script.set_viewport_size({"width": 1280, "height": 860})
     line = script.locator("#vw-script-lines > li").first

@@ -12,6 +12,8 @@ const CHIPS = ['pause', 'whispering', 'excited', 'sad', 'laughing', 'neutral'];
 // Tags whose names are the same in every language, because the runtime parses them.
 const UNTRANSLATED_TAGS = new Set(['pause', 'neutral']);
 
+const PADDING_PX = 20; // Maximum height of the padding below the last line of the text field.
+
 /** Buttons below the text field that insert tags, if the voice supports tags. */
 export class TagChips {
   /**
@@ -226,7 +228,8 @@ export class TextFacts {
     const { textField } = this.studio;
     const { scrollTop, scrollHeight, clientHeight } = textField;
     textField.toggleAttribute('data-before', scrollTop > 1);
-    textField.toggleAttribute('data-behind', scrollTop < scrollHeight - clientHeight - 1);
+    // At the end of the text, a browser may scroll only to the last line and not to the padding below.
+    textField.toggleAttribute('data-behind', scrollTop < scrollHeight - clientHeight - PADDING_PX);
   }
 
   refresh() {
