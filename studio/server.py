@@ -38,7 +38,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 OPEN_REQUESTS_TIMEOUT_S = 2  # Timeout in seconds of open requests at the end of the process.
 FINAL_MESSAGES_TIMEOUT_S = 2.0  # Seconds in which final messages are sent, before open requests are cancelled.
 HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # Seconds in which final messages are sent, after a second signal.
-IDLE_SOCKETS_TIMEOUT_S = 0.5  # Seconds after which the log reports that speech is still running.
+DRAIN_LOG_DELAY_S = 0.5  # Seconds after a signal, before the log reports that speech is still running.
 
 
 async def serve(settings: StudioSettings) -> int:
@@ -147,7 +147,7 @@ async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.
 
 async def _log_wait(drain: Drain, drain_s: float) -> None:
     """Print a message if speech is still running (the runtime's message is not shown)."""
-    await asyncio.sleep(IDLE_SOCKETS_TIMEOUT_S)
+    await asyncio.sleep(DRAIN_LOG_DELAY_S)
     if drain.has_open_requests:
         log_drain_wait(drain_s)
 

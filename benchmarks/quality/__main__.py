@@ -1,4 +1,4 @@
-"""Two checks of the engine: equal codes in every batch, and the loss by quantized weights.
+"""Two checks of the engine: equal codes in every batch, and the quality of quantized weights.
 
 python -m benchmarks.quality codes --model FOLDER --rows 1,8 [--baseline FILE] [--variant a --variant b:EAGER=1]
 python -m benchmarks.quality scores --model FOLDER --weights bfloat16,int8,int4
@@ -6,7 +6,7 @@ python -m benchmarks.quality scores --model FOLDER --weights bfloat16,int8,int4
 codes   Texts in every mode, alone and in a batch, must have the same codes. Variants are compared with the first
         variant. With `--baseline FILE`, they are also compared with an earlier run, for example a GPU with a CPU
         (`--dtype float32`), or CUDA graphs with eager execution.
-scores  A float32 checkpoint generates eight texts in a batch. The other weight formats are forced to use the same
+scores  A float32 checkpoint speaks eight texts in a batch. The other weight formats are forced to use the same
         codes. The result is the distance of their probabilities from float32: the KL divergence (nats per sample),
         and how often both have the same most probable code. `int8-gpu` is int8 as on a GPU, where activations stay
         bfloat16.

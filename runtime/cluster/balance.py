@@ -73,9 +73,10 @@ class Load:
 def weights(loads: Mapping[str, Load], connections: Mapping[str, int]) -> dict[str, int]:
     """Return server weights that make HAProxy choose the replica with the most free slots.
 
-    HAProxy's ``leastconn`` chooses the server with the smallest quotient (connections + 1) / weight. Connections are
-    not used slots, because a WebSocket may be idle for an hour. With the weight (connections + 1) * free, the quotient
-    is 1 / free. Until the weights are updated, each new connection increases the quotient of its server.
+    HAProxy's ``leastconn`` chooses the server with the smallest quotient (connections + 1) / weight. The number of
+    connections is not the number of busy slots, because a WebSocket may be idle for an hour. With the weight
+    (connections + 1) * free, the quotient is 1 / free. Until the weights are updated, each new connection increases
+    the quotient of its server.
 
     Args:
         loads: Load by name of the replica.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 
-GRID_S = 0.01  # Duration in seconds of a window in the detection by loudness.
+WINDOW_S = 0.01  # Length in seconds of a window of the speech detection by loudness.
 # Minimum level of speech relative to the loudest window (-40 dB). Every consonant of a usable recording is louder.
 QUIET = 1e-2
 
@@ -61,8 +61,8 @@ def detect_speech_by_level(samples: NDArray[np.float32]) -> SpeechActivity:
 
     Shapes: samples [N] float32, mono, 24 kHz.
     """
-    loudness = window_levels(samples, GRID_S)
-    return SpeechActivity(loudness > QUIET * loudness.max(initial=0.0), GRID_S)
+    loudness = window_levels(samples, WINDOW_S)
+    return SpeechActivity(loudness > QUIET * loudness.max(initial=0.0), WINDOW_S)
 
 
 def detect_speech_by_probability(likely: NDArray[np.float32], window_s: float) -> SpeechActivity:

@@ -76,7 +76,8 @@ class Library:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.fingerprint: str | None = None  # Fingerprint of the Base checkpoint whose prompts are used, or None.
+        # Fingerprint of the loaded Base checkpoint, whose voice prompts are used. None if no Base checkpoint is loaded.
+        self.fingerprint: str | None = None
         self._lock = threading.RLock()
         self._index: VoiceIndex | None = None
         self._entries: dict[str, IndexEntry] = {}  # Entries by file name. The index contains the same entries.

@@ -16,7 +16,7 @@ from pathlib import Path
 from starlette.requests import HTTPConnection
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-NOBODY = -1  # User id if the socket belongs to no process, for which the system reports user id 0 (root).
+NOBODY = -1  # User id of a socket without a process. The system reports 0, which is the user id of root.
 _NETLINK_SOCK_DIAG, _BY_FAMILY, _REQUEST, _ANY_STATE, _NO_COOKIE = 4, 20, 1, 0xFFFFFFFF, 0xFFFFFFFF
 _ROOT_UID = 0  # User id of root, who has access to everything. The relay of WSL runs as root.
 

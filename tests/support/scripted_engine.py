@@ -83,7 +83,7 @@ class ScriptedEngine:
 
     @property
     def sent(self) -> list[tuple[int, int]]:
-        """Return (ticket, samples) of each acknowledgement of sent audio."""
+        """Return the request number and the number of samples of each acknowledgement."""
         return [(commands[1], commands[2]) for commands in self.commands if commands[0] == "ack_sent"]
 
     def start(self) -> None: ...

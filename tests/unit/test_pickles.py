@@ -48,6 +48,6 @@ def test_pickles_are_refused_at_every_input(trapped: bytes, tmp_path: Path) -> N
     assert not (tmp_path / "sprung").exists()
 
 
-def test_executed_pickle_is_detected(tmp_path: Path) -> None:
+def test_trap_file_is_created_by_unpickling(tmp_path: Path) -> None:
     pickle.loads(pickle.dumps(Trap(tmp_path / "sprung")))
     assert (tmp_path / "sprung").exists()

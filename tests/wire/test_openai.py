@@ -269,7 +269,7 @@ def test_disconnect_ends_encoder_threads_without_garbage_collection(
     try:
         for _ in range(8):
             hang_up()
-        until(lambda: len(os.listdir("/proc/self/task")) <= before + 2)  # The hang-ups add no threads.
+        until(lambda: len(os.listdir("/proc/self/task")) <= before + 2)  # Disconnects add no threads.
     finally:
         gc.enable()
 

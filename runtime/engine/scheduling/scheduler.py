@@ -19,8 +19,8 @@ MAX_BACKLOG_FRAMES = 64
 MAX_CHUNK_GROWTH = 4  # Maximum ratio between the numbers of frames of two successive chunks.
 FRAME_TIME_MARGIN = 3.0  # Factor on the time of recent frames, because the next frames may take longer.
 YIELD_BUSY_SHARE = 0.5  # Fraction of busy slots above which rows with much unplayed audio pause.
-# Fraction of a frame's audio duration. If a decode step takes less, a pause of one row would not make other rows
-# faster.
+# Rows do not pause if a decode step takes less than this fraction of a frame's audio duration, because a pause would
+# not make the other rows faster.
 FAST_STEP_SHARE = 0.25
 # Maximum time for a decode step and the Code2Wav call of one frame, as a fraction of the duration of the frame's audio.
 MAX_STEP_SHARE = 0.75

@@ -21,7 +21,7 @@ def byte_symbols() -> list[str]:
 
 
 def merges(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return BPE merges in rank order, which build every text from left to right.
+    """Return BPE merges, in rank order, that join each text to one token.
 
     If merges conflict, earlier texts have priority.
     """

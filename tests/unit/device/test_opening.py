@@ -63,7 +63,7 @@ def test_cpu_supports_quantized_weights(kind: Quantization) -> None:
     assert choose_quantization(kind, CpuDevice()) is kind
 
 
-def test_accelerators_support_only_int8_and_only_on_cuda() -> None:
+def test_int8_is_the_only_quantization_on_cuda_and_npus_have_none() -> None:
     assert choose_quantization("int8", device_named("cuda")) is Quantization.INT8
     with pytest.raises(InvalidSetting, match="quantize is int4: the device is cuda, and int4 needs a CPU"):
         choose_quantization("int4", device_named("cuda"))

@@ -74,7 +74,7 @@ def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] 
 
 
 @pytest.mark.parametrize("spec", ["quick", "odd"])
-def test_kernel_frames_equal_frames_without_kernels(loaded: Loaded, spec: str) -> None:
+def test_fused_kernels_give_the_same_frames_as_pytorch(loaded: Loaded, spec: str) -> None:
     """The two prompts have one and two prefill pieces and different sampling settings.
 
     The text of both prompts is streamed.

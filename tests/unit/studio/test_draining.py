@@ -24,7 +24,7 @@ AT_ONCE_S = 0.1
 async def test_only_a_long_drain_is_reported(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], lasts_s: float | None, said: str
 ) -> None:
-    monkeypatch.setattr(server, "IDLE_SOCKETS_TIMEOUT_S", AT_ONCE_S)
+    monkeypatch.setattr(server, "DRAIN_LOG_DELAY_S", AT_ONCE_S)
 
     drain = Drain()
 

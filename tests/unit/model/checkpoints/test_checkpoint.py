@@ -55,7 +55,7 @@ def test_loaded_weights_do_not_change_with_their_files(folder_of: FolderOf, tmp_
     networks = checkpoint.talker, checkpoint.speech_tokenizer.code2wav, checkpoint.speech_tokenizer.encoder
     before = [weight.clone() for network in networks for weight in network.state_dict().values()]
     for path in folder.rglob("*.safetensors"):
-        # The file is overwritten in place, because this would change memory that is mapped to it.
+        # Overwrite the file in place. Weights that were mapped to the file would change.
         with path.open("r+b") as file:
             file.seek(path.stat().st_size // 2)
             file.write(bytes(path.stat().st_size // 2))
