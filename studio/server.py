@@ -19,7 +19,8 @@ from runtime.settings import Settings
 from runtime.shared.certificates import certificates
 from runtime.shared.interpreter import settle, switch_often
 from runtime.shared.port import serving
-from runtime.shared.port.serving import Server, ignore_signals, listen, log_drain_wait, stop_on_signals
+from runtime.shared.port.serving import Server, ignore_signals, log_drain_wait, stop_on_signals
+from runtime.shared.port.sockets import listen
 from runtime.variables import warn_of_unknown
 from studio.app import build
 from studio.page.app import page

@@ -1,4 +1,4 @@
-"""Two checks of the engine: equal codes in every batch, and the quality of quantized weights.
+"""Two checks of the engine: equal codes in every batch, and quality of quantized weights.
 
 python -m benchmarks.quality codes --model FOLDER --rows 1,8 [--baseline FILE] [--variant a --variant b:EAGER=1]
 python -m benchmarks.quality scores --model FOLDER --weights bfloat16,int8,int4

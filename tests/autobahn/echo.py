@@ -11,7 +11,8 @@ import sys
 from starlette.types import Receive, Scope, Send
 
 from runtime.settings import ServerSettings, Settings
-from runtime.shared.port.serving import Server, config, listen
+from runtime.shared.port.serving import Server, config
+from runtime.shared.port.sockets import listen
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from runtime.settings import Limits, ServerSettings, Settings
-from runtime.shared.port.serving import Server, listen
+from runtime.shared.port.serving import Server
+from runtime.shared.port.sockets import listen
 from studio.app import build
 from studio.page.startup import StartupPage
 from studio.runtimes.given_runtime import GivenRuntime
