@@ -76,7 +76,7 @@ def _response(request: Request, page: str) -> Response:
 def _result(match: Match) -> str:
     section = match.section
     place = " › ".join(dict.fromkeys((_titles()[section.page], section.title)))
-    return f'<h3><a href="{section.page}#{section.anchor}">{html.escape(place)}</a></h3><p>{match.excerpt}</p>'
+    return f'<h2><a href="{section.page}#{section.anchor}">{html.escape(place)}</a></h2><p>{match.excerpt}</p>'
 
 
 @cache

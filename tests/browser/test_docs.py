@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import OpenStudio
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
@@ -25,8 +25,8 @@ def test_example_copied_from_a_documentation_page_runs(app: App, studio: Page, t
     assert (tmp_path / "morning.pcm").stat().st_size > 0
 
 
-def test_code_of_a_documentation_page_is_copied_by_its_button(app: App, studio: Page) -> None:
-    studio.context.grant_permissions(["clipboard-read", "clipboard-write"])
+def test_code_of_a_documentation_page_is_copied_by_its_button(app: App, open_studio: OpenStudio) -> None:
+    studio = open_studio(permissions=["clipboard-read", "clipboard-write"])
     studio.goto(f"{app.url}/docs/quickstart", wait_until="domcontentloaded")
     block = studio.locator(".vw-docs-code").nth(1)
     block.get_by_role("button", name="Copy").click()
@@ -37,14 +37,21 @@ def test_code_of_a_documentation_page_is_copied_by_its_button(app: App, studio: 
 
 
 def test_documentation_pages_use_the_chosen_theme_and_are_searched_by_keyboard(app: App, studio: Page) -> None:
-    httpx.patch(f"{app.url}/studio/me", json={"theme": "light"}).raise_for_status()
-    studio.emulate_media(color_scheme="dark")
+    for theme in ("light", "dark"):
+        with studio.expect_response("**/studio/me"):
+            studio.click("#vw-theme")
+        assert studio.locator("#vw-theme").get_attribute("data-icon") == theme
+        studio.emulate_media(color_scheme="dark" if theme == "light" else "light")
+        studio.goto(f"{app.url}/docs/quickstart", wait_until="domcontentloaded")
+        assert studio.evaluate("document.documentElement.className") == ("dark" if theme == "dark" else "")
+        studio.goto(app.url, wait_until="domcontentloaded")
+        studio.locator("#vw-speak:enabled").wait_for()
+    with studio.expect_response("**/studio/me"):
+        studio.click("#vw-theme")
     studio.goto(f"{app.url}/docs/quickstart", wait_until="domcontentloaded")
-    expect(studio.locator("html")).not_to_have_class("dark")
-    httpx.patch(f"{app.url}/studio/me", json={"theme": None}).raise_for_status()
     studio.get_by_role("searchbox").fill("wyoming port")
     studio.keyboard.press("Enter")
-    result = studio.locator("main h3 a").first
+    result = studio.locator("main h2 a").first
     expect(result).to_be_visible()
     assert studio.get_by_role("searchbox").input_value() == "wyoming port"
     result.click()

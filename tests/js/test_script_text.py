@@ -207,6 +207,8 @@ def test_markdown_heading_starts_a_chapter(node: Node, text: str, expected: list
 def test_narrator_reads_a_heading_and_the_text_below_it(node: Node) -> None:
     read = node.call("script/reading", "readText", "ANNA: Hello.\n\nAgain.\n\n# Two\n\nIt rains.")["lines"]
     assert [line["name"] for line in read] == ["ANNA", "ANNA", None, None]
+    (named,) = node.call("script/reading", "readText", "ANNA: # 1 fan of tea.")["lines"]
+    assert named["name"] == "ANNA"
 
 
 def test_differing_lines_of_two_versions_are_counted(node: Node) -> None:
@@ -218,6 +220,34 @@ def test_differing_lines_of_two_versions_are_counted(node: Node) -> None:
       return versions.map((other) => versions[0].countDifferences(other));
     }"""
     assert node.evaluate(body) == [0, 1, 1, 2]
+
+
+def test_moved_lines_have_no_number_of_differences_and_equal_voices_do_not_differ(node: Node) -> None:
+    body = """async () => {
+      const { Script } = await import('/js/script/document.js');
+      const lines = ['one', 'two'].map((id) => ({ id, text: id, voice: { voice: 'clara', name: undefined } }));
+      const script = new Script({ lines });
+      const others = [lines, [...lines].reverse()].map((all) => new Script(JSON.parse(JSON.stringify({ lines: all }))));
+      others[0].lines[1].text = 'changed';
+      return others.map((other) => script.countDifferences(other));
+    }"""
+    assert node.evaluate(body) == [1, 0]
+
+
+def test_chapter_title_of_a_heading_does_not_change_with_its_pause_and_keeps_its_form(node: Node) -> None:
+    body = """async () => {
+      const { Script } = await import('/js/script/document.js');
+      const long = 'A very long title of a chapter that is imported and has more than sixty characters';
+      const script = new Script({ lines: [
+        { id: 'short', text: 'One.', chapter: 'One' },
+        { id: 'long', text: long, chapter: long },
+      ] });
+      for (const { id } of script.lines) script.setGap(id, 1);
+      const kept = script.lines.map(({ chapter }) => chapter);
+      script.change('short', { text: 'Two.' });
+      return [kept[0], kept[1] === long, script.lines[0].chapter];
+    }"""
+    assert node.evaluate(body) == ["One", True, "Two"]
 
 
 def test_chapter_title_from_the_text_follows_the_text(node: Node) -> None:
@@ -244,6 +274,7 @@ def test_chapter_title_from_the_text_follows_the_text(node: Node) -> None:
         ("One.", "One", True),
         ("一。", "一", True),
         ("One day", "One", False),
+        ("It rained " * 12, ("It rained " * 12)[:60], False),
         ("One", None, False),
     ],
 )

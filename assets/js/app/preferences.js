@@ -23,8 +23,10 @@
 
 import { api } from '../common/api.js';
 import { Emitter, getElement } from '../common/elements.js';
+import { remember } from '../common/storage.js';
 import { preferredLanguage } from '../common/words.js';
 
+const THEME = 'voicewright.theme'; // Key of the theme, which the documentation pages read.
 const THEMES = ['system', 'light', 'dark'];
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
@@ -52,6 +54,12 @@ export class Preferences extends Emitter {
     const observer = new MutationObserver(() => this.paint());
     observer.observe(document.body, { attributeFilter: ['class'] });
     observer.observe(document.documentElement, { attributeFilter: ['lang'] });
+    this.applyTheme();
+  }
+
+  /** Show the theme, and store it for the documentation pages. */
+  applyTheme() {
+    remember('localStorage', THEME, this.theme);
     this.paint();
   }
 
@@ -66,7 +74,7 @@ export class Preferences extends Emitter {
   /** Apply the chosen theme or language, and store the choice in the studio. @param {PreferenceValues} chosen */
   choose(chosen) {
     Object.assign(this, chosen);
-    this.paint();
+    this.applyTheme();
     // If the studio does not store preferences, the choice applies until the page is closed.
     api.patch('studio/me', chosen).catch(() => {});
     this.emit('change', chosen);

@@ -34,6 +34,8 @@ export class VoiceRow {
     this.sample = null;
     /** Promise of the last change of the voice, for which the next change waits. @type {Promise<void>} */
     this.lastChange = Promise.resolve();
+    /** Fields whose new values are not stored yet. @type {Set<Field>} */
+    this.unstored = new Set();
     this.listen();
     this.paint();
   }
@@ -74,16 +76,17 @@ export class VoiceRow {
     const { dataset, value } = field;
     const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
     const change = { [dataset.field ?? '']: dataset.field === 'tags' ? tags() : isCheckbox(field) ? field.checked : value.trim() };
-    this.lastChange = this.lastChange.then(() => withErrors(() => this.store(change), (sentence) => showFieldError(field, sentence)));
+    this.unstored.add(field);
+    this.lastChange = this.lastChange.then(() => withErrors(() => this.store(change, field), (sentence) => showFieldError(field, sentence)));
   }
 
   /**
    * Send changed fields of the voice to the runtime, and reload the list of voices.
    *
-   * @param {Object<string, string|string[]|boolean>} change
+   * @param {Object<string, string|string[]|boolean>} change @param {Field} field
    */
-  async store(change) {
-    await api.patch(`v1/audio/voices/${this.voice.id}`, change);
+  async store(change, field) {
+    await api.patch(`v1/audio/voices/${this.voice.id}`, change).finally(() => this.unstored.delete(field));
     await this.studio.voices.refresh();
   }
 
@@ -177,8 +180,8 @@ export class VoiceRow {
     this.find('.vw-voice-recorded').hidden = !this.isCorrectable;
     for (const field of this.fields) {
       field.disabled = !yours;
-      // Keep a text that was refused, so that the user can correct it.
-      const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true';
+      // Keep a text that is not stored yet or was refused, so that the user can correct it.
+      const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true' && !this.unstored.has(field);
       if (isOthers && isCheckbox(field)) field.checked = voice.provenance.blend !== 'no';
       else if (isOthers) field.value = written[field.dataset.field ?? ''] ?? '';
     }

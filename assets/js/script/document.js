@@ -63,9 +63,15 @@ export function chapterTitle(text) {
   return text.replace(/\s+/gu, ' ').trim().slice(0, MAX_CHAPTER_CHARS);
 }
 
+/** Return a text without a period at its end. @param {string} text */
+function withoutPeriod(text) {
+  return text.replace(/[.。]\s*$/u, '');
+}
+
 /** Return true if the chapter title of a line is the line's text, as in a heading. @param {Pick<Line, 'text'|'chapter'>} line */
 export function isHeading({ text, chapter }) {
-  return chapter !== undefined && [text, text.replace(/[.。]\s*$/u, '')].some((words) => chapterTitle(words) === chapter.slice(0, MAX_CHAPTER_CHARS));
+  const words = text.replace(/\s+/gu, ' ').trim();
+  return chapter !== undefined && [words, withoutPeriod(words)].includes(chapter.replace(/\s+/gu, ' ').trim());
 }
 
 /**
@@ -87,7 +93,7 @@ export function markChapters(lines, chapters) {
 
 /** Return the properties of a line that users can edit as JSON, to compare lines. @param {Line} line */
 function written(line) {
-  return JSON.stringify(WRITTEN.map((field) => (field === 'voice' ? Object.entries(line.voice ?? {}).sort() : line[field])));
+  return JSON.stringify(WRITTEN.map((field) => (field === 'voice' ? Object.entries(line.voice ?? {}).filter(([, value]) => value !== undefined).sort() : line[field])));
 }
 
 /**
@@ -145,9 +151,14 @@ export class Script extends Emitter {
   /**
    * Return the number of lines that differ from another version of the script.
    *
+   * The result is 0 if more than lines differ, such as the order of the lines or the name.
+   *
    * @param {Script} other
    */
   countDifferences(other) {
+    const rest = (/** @type {Script} */ { name, gap, book, lines }, /** @type {Script} */ version) =>
+      JSON.stringify([name, gap, book, lines.filter(({ id }) => version.indexOf(id) >= 0).map(({ id }) => id)]);
+    if (rest(this, other) !== rest(other, this)) return 0;
     const [own, theirs] = [this, other].map(({ lines }) => new Map(lines.map((line) => [line.id, written(line)])));
     return [...new Set([...own.keys(), ...theirs.keys()])].filter((id) => own.get(id) !== theirs.get(id)).length;
   }
@@ -205,16 +216,17 @@ export class Script extends Emitter {
   /**
    * Change properties of a line, if a line with this id exists.
    *
-   * A chapter title that is the text of its line changes with the text.
+   * A chapter title that is the text of its line, also without its final period, changes with the text.
    *
    * @param {string} id @param {Partial<Line>} values
    */
   change(id, values) {
     const line = this.line(id);
     if (!line) return;
-    const isTitle = isHeading(line);
+    const titles = [chapterTitle, (/** @type {string} */ text) => chapterTitle(withoutPeriod(text))];
+    const title = titles.find((of) => of(line.text) === line.chapter);
     Object.assign(line, values);
-    if (isTitle && !('chapter' in values)) line.chapter = chapterTitle(line.text);
+    if (title && 'text' in values && !('chapter' in values)) line.chapter = title(line.text);
     this.notify(false);
   }
 

@@ -233,7 +233,8 @@ export class FullAudio extends EventTarget {
     const clip = this.clips[first];
     const lines = this.maker.script?.lines ?? [];
     const from = clip ? lines.indexOf(clip.line) : 0;
-    const ids = lines.slice(from, only ? from + 1 : undefined).map(({ id }) => id);
+    // In a long script, the clip of a removed line is still shown for a moment.
+    const ids = from < 0 ? [] : lines.slice(from, only ? from + 1 : undefined).map(({ id }) => id);
     const begin = clip && at < clip.end ? startPosition(clip, at) : undefined;
     const performance = new ScriptPerformance(this.maker, this.canSpeak(ids) ? ids : [], begin);
     const isTake = begin?.gap === 0 && !clip.parts[begin.part].silence;

@@ -61,7 +61,7 @@ export function readText(text, isVoice = () => false) {
     const rest = manner ? spoken.slice(manner[0].length) : spoken;
     const instruct = (named && (prefix[2] ?? manner?.[1])) || '';
     const title = rest.replace(HEADING, '');
-    if (title !== rest) speaker = null; // The narrator reads headings, and the text below them.
+    if (title !== rest && !named) speaker = null; // The narrator reads headings, and the text below them.
     const name = PAUSES_ONLY.test(rest) ? null : speaker;
     if (title === rest) for (const part of splitText(rest)) lines.push({ name, instruct, text: part });
     else lines.push({ name, instruct, text: title, chapter: chapterTitle(title) });

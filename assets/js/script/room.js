@@ -336,8 +336,9 @@ export class ScriptRoom {
    */
   summary(key, lines, leftOut) {
     const { t } = this.studio;
-    const heading = lines.some(({ name }) => name) && lines.find(isHeading);
-    const narrator = heading && t('script.headings', { name: this.voiceAssignment.nameOf(heading.voice) });
+    const heading = lines.find(isHeading);
+    const isApart = heading && lines.some(({ voice }) => JSON.stringify(voice) !== JSON.stringify(heading.voice));
+    const narrator = isApart && t('script.headings', { name: this.voiceAssignment.nameOf(heading.voice) });
     return [t(key, { n: lines.length }), narrator, leftOut > 0 && t('script.left_out_of_chat', { n: leftOut })].filter(Boolean).join(' ');
   }
 
@@ -513,6 +514,7 @@ export class ScriptRoom {
   // --- Rendering and saving
 
   arrange() {
+    this.isRearranged = true;
     this.lines.arrange();
     this.showAll();
   }
@@ -532,16 +534,17 @@ export class ScriptRoom {
   /**
    * Update everything that depends on the audio of the script.
    *
-   * In a long script, this is delayed until a pause in editing and in generation.
+   * In a long script, this is delayed until a pause in editing, and in generation unless lines were added, moved or removed.
    */
   showAll() {
     clearTimeout(this.layoutTimer);
     if (!this.isLong) this.show();
-    else this.layoutTimer = setTimeout(() => (this.maker.isGenerating ? this.showAll() : this.show()), REST_MS);
+    else this.layoutTimer = setTimeout(() => (this.maker.isGenerating && !this.isRearranged ? this.showAll() : this.show()), REST_MS);
   }
 
   show() {
     const { fullAudio, studio } = this;
+    this.isRearranged = false;
     fullAudio.updateClips();
     this.script.seconds = fullAudio.seconds;
     this.timeline.show(fullAudio.clips);

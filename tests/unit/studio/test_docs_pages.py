@@ -40,11 +40,11 @@ def test_contents_list_every_page_once_in_the_group_of_its_reader(client: TestCl
 
 def test_search_finds_the_sections_that_contain_all_words(client: TestClient) -> None:
     found = client.get("/docs/search", params={"q": "behind PROXY"}).text.partition("<main>")[2]
-    first = found.partition("<h3>")[2].partition("</h3>")[0]
+    first = found.partition("<h2>")[2].partition("</h2>")[0]
     assert first.startswith('<a href="deploy#behind-a-proxy">')
     assert "<mark>proxy</mark>" in found
     for nothing in ("", "zyzzyva"):
-        assert "<h3>" not in client.get("/docs/search", params={"q": nothing}).text
+        assert "<h2>" not in client.get("/docs/search", params={"q": nothing}).text
 
 
 def test_query_of_a_search_is_only_text(client: TestClient) -> None:
