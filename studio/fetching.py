@@ -98,9 +98,12 @@ class Download:
         assert process.stdout is not None
         try:
             async for line in process.stdout:
-                if not line.startswith(b"{"):
+                try:
+                    event = json.loads(line)
+                except ValueError:
                     continue  # A library may print other lines.
-                event = json.loads(line)
+                if not isinstance(event, dict) or "event" not in event:
+                    continue
                 if event["event"] == "failed":
                     self._fail(event["code"], event["message"], event["facts"])
                     return False

@@ -89,6 +89,7 @@ class ValidationThread:
                     now = time.monotonic()
                     delay_s = self._refused_share.charge(time.thread_time() - began_s, now)
                     self._refusals.append((now + delay_s, partial(_call, refuse, error)))
+                del job, work, refuse, error  # A waiting thread must not keep the request in memory.
             elif self._is_closing:
                 return
 

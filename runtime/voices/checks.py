@@ -56,6 +56,14 @@ class Advice:
     sentence: str
 
 
+LONG_TRANSCRIPT = Advice(
+    "transcript", "The transcript is long for this recording; it must hold the words that are spoken, and no more."
+)
+SHORT_TRANSCRIPT = Advice(
+    "transcript", "The transcript is short for this recording; it must hold all the words that are spoken."
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioLevels:
     """Levels of a recording in dB relative to full scale.
@@ -136,14 +144,9 @@ def check_transcript(transcript: str, speech_s: float) -> Iterator[Advice]:
         raise TranscriptMismatch(characters=len(transcript), seconds=speech_s, param="ref_text")
     pace = expected_seconds(transcript) / speech_s
     if pace > MAX_TRANSCRIPT_RATIO:
-        yield Advice(
-            "transcript",
-            "The transcript is long for this recording; it must hold the words that are spoken, and no more.",
-        )
+        yield LONG_TRANSCRIPT
     elif pace < MIN_TRANSCRIPT_RATIO:
-        yield Advice(
-            "transcript", "The transcript is short for this recording; it must hold all the words that are spoken."
-        )
+        yield SHORT_TRANSCRIPT
 
 
 def _steady_noise(samples: NDArray[np.float32]) -> float | None:

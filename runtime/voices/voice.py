@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.errors import InvalidConfig, NoRecording
+from runtime.errors import InvalidBlend, InvalidConfig, NoRecording, TranscriptMismatch
 from runtime.request import SAMPLE_RATE, Reference, VoicePrompt
 from runtime.shared.names import checked_name, checked_tags, parse_blend
-from runtime.voices.recording_check import check_recording
+from runtime.voices.activity import detect_speech_by_level
+from runtime.voices.checks import LONG_TRANSCRIPT, SHORT_TRANSCRIPT, check_transcript
 
 # Values of the provenance entry `blend`, except in a voice that is a blend itself.
 ALLOWS_BLENDS = "yes"
@@ -131,8 +133,9 @@ class VoiceChanges:
         if self.transcript is not None and self.transcript != (voice.transcript or ""):
             voice = _transcribed(voice, self.transcript or None)
         if self.allows_blends is not None:
-            if parse_blend(voice.provenance.get("blend", "")) is not None:
-                raise InvalidConfig(where="allows_blends", why="the voice is a blend", param="allows_blends")
+            with suppress(InvalidBlend):
+                if parse_blend(voice.provenance.get("blend", "")) is not None:
+                    raise InvalidConfig(where="allows_blends", why="the voice is a blend", param="allows_blends")
             consent = ALLOWS_BLENDS if self.allows_blends else FORBIDS_BLENDS
             voice = replace(voice, provenance={**voice.provenance, "blend": consent})
         return replace(
@@ -144,15 +147,22 @@ class VoiceChanges:
 
 
 def _transcribed(voice: Voice, transcript: str | None) -> Voice:
-    """Return a voice with another transcript and without the prompts of the old one."""
+    """Return a voice with another transcript and without the prompts of the old one.
+
+    The advice about the recording is kept. Speech is detected by its level, which is fast.
+    """
     if not voice.has_recording:
-        raise NoRecording
-    found = check_recording(to_float(voice.reference), transcript)
-    if found.mismatch is not None:
-        found.mismatch.param = "transcript"
-        raise found.mismatch
-    advice = tuple(one.sentence for one in found.advice)
-    return replace(voice, transcript=transcript, advice=advice, prompts={})
+        raise NoRecording(param="transcript")
+    about_text = {LONG_TRANSCRIPT.sentence, SHORT_TRANSCRIPT.sentence}
+    advice = [sentence for sentence in voice.advice if sentence not in about_text]
+    if transcript is not None:
+        speech_s = detect_speech_by_level(to_float(voice.reference)).seconds
+        try:
+            advice += (one.sentence for one in check_transcript(transcript, speech_s))
+        except TranscriptMismatch as error:
+            error.param = "transcript"
+            raise
+    return replace(voice, transcript=transcript, advice=tuple(advice), prompts={})
 
 
 def to_pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:

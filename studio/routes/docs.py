@@ -32,7 +32,6 @@ GROUPS = {  # Names of the pages by reader, in the order of the contents.
 FIRST = "quickstart"
 _LINK = re.compile(r"(?P<name>[\w-]+)\.md(?P<anchor>#.*)?")
 _NO_SLUG = re.compile(r"[^\w\- ]")
-_READER = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 def docs_routes() -> list[BaseRoute]:
@@ -99,7 +98,8 @@ def _rendered(name: str) -> str:
         for inner in token.children or ():
             if inner.type == "link_open":
                 inner.attrSet("href", _address(str(inner.attrGet("href"))))
-    body = _READER.renderer.render(tokens, _READER.options, {})
+    reader = _reader()
+    body = reader.renderer.render(tokens, reader.options, {})
     # An empty header cell becomes an ordinary cell, for screen readers.
     body = body.replace("<th></th>", "<td></td>")
     # Wide tables scroll inside their own element, which can be scrolled with the keyboard.
@@ -141,8 +141,13 @@ def _filled(title: str, pages: str, body: str, query: str) -> str:
     return re.sub(r"@(\w+)", lambda found: places.get(found[1], found[0]), TEMPLATE.read_text("utf-8"))
 
 
+def _reader() -> MarkdownIt:
+    """Return a new parser, because the first use of a parser is not thread-safe."""
+    return MarkdownIt("commonmark", {"html": False}).enable("table")
+
+
 def _tokens(name: str) -> list[Token]:
-    tokens = _READER.parse((DOCS / f"{name}.md").read_text("utf-8"))
+    tokens = _reader().parse((DOCS / f"{name}.md").read_text("utf-8"))
     _name_headings(tokens)
     return tokens
 

@@ -151,8 +151,9 @@ def test_transcript_and_consent_to_blends_can_be_corrected(client: httpx.Client)
     assert changed["provenance"] == {**made["provenance"], "blend": "no"}
     assert client.patch(place, json={"transcript": None}).json()["transcript"] is None
     refused(client.patch(place, json={"transcript": WORDS * 20}), 400, "transcript_mismatch", "transcript")
-    for field, value in (("transcript", 3), ("allows_blends", "yes"), ("allows_blends", None)):
-        refused(client.patch(place, json={field: value}), 400, "invalid_config", field)
+    wrong = (("transcript", 3), ("transcript", False), ("transcript", "half \ud800"), ("allows_blends", "yes"))
+    for field, value in (*wrong, ("allows_blends", None)):
+        refused(client.patch(place, content=json.dumps({field: value})), 400, "invalid_config", field)
 
 
 def test_voice_exported_for_voicebox_can_be_imported_again(client: httpx.Client) -> None:

@@ -177,7 +177,8 @@ def parse_changes(fields: dict[str, Any]) -> VoiceChanges:
     if not fields.keys() & {"name", "description", "tags", "transcript", "allows_blends"}:
         _refuse("body", "send name, description, tags, transcript or allows_blends")
     name, tags, allows_blends = fields.get("name"), fields.get("tags"), fields.get("allows_blends")
-    description, transcript = fields.get("description", "") or "", fields.get("transcript", "") or ""
+    texts = {key: "" if fields.get(key) is None else fields[key] for key in ("description", "transcript")}
+    description, transcript = texts["description"], texts["transcript"]
     if "name" in fields and not isinstance(name, str):
         _refuse("name", "it must be text")
     if not isinstance(description, str):
@@ -254,6 +255,8 @@ def _checked_text(name: str, text: str, max_chars: int) -> str:
         _refuse(name, f"it has {len(text)} characters; the limit is {max_chars}")
     if "\x00" in text:
         _refuse(name, "it holds a NUL character")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        _refuse(name, "it holds half a character")
     return text
 
 

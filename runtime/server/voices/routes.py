@@ -164,7 +164,7 @@ def voices_router(host: EngineHost) -> APIRouter:
         return describe_voice(*find_voice(request, name))
 
     @router.patch(VOICES + "/{name:path}")
-    @describe_operation(body=VoiceEdit, response=StoredVoice, refusals=LIBRARY)
+    @describe_operation(body=VoiceEdit, response=StoredVoice, refusals=LIBRARY | {NoRecording})
     async def change(request: Request, name: str) -> Reply:
         """Change the metadata of a stored voice, such as its name or transcript."""
         edit = await read_edit(request, host.settings.limits)
@@ -172,7 +172,8 @@ def voices_router(host: EngineHost) -> APIRouter:
         if edit.name is not None and edit.name != card.name:
             check_voice_name(edit.name, speakers())
         changed = await host.run_in_worker(library.change, card.id, edit)
-        host.wake_prompts()
+        if edit.transcript is not None:
+            host.wake_prompts()
         return describe_voice(library, changed)
 
     @router.delete(VOICES + "/{name:path}")

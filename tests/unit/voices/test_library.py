@@ -29,6 +29,7 @@ from runtime.errors import (
 )
 from runtime.shared.files import LOCK
 from runtime.shared.names import name_key, new_id
+from runtime.voices.checks import SHORT_TRANSCRIPT
 from runtime.voices.index import FILE
 from runtime.voices.library import MAX_READS_PER_CALL, Library, library_folder, read_file
 from runtime.voices.voice import VoiceChanges, to_float, to_pcm
@@ -146,6 +147,13 @@ def test_prompts_are_computed_again_if_the_transcript_changes(library: Library) 
     library.keep_prompt(card.id, create_prompt("abc"), made_from=before)
     assert library.without_prompt("abc") == (card.id,), "the prompt has the old transcript"
     assert library.change(card.id, VoiceChanges(transcript="")).transcript is None
+
+
+def test_advice_about_the_recording_remains_if_the_transcript_changes(library: Library) -> None:
+    advice = ("Noise or music is only 10 dB below the speech; record in a quiet room.", SHORT_TRANSCRIPT.sentence)
+    card = library.add(create_voice(reference=to_pcm(voice(2.0, seed=4)), advice=advice))
+    changed = library.change(card.id, VoiceChanges(transcript="Good evening, my dear friends."))
+    assert changed.advice == advice[:1]
 
 
 def test_transcript_of_a_voice_without_a_recording_cannot_be_changed(library: Library) -> None:
