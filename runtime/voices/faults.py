@@ -20,8 +20,8 @@ MIN_RISE = 2.2
 # Minimum of this ratio for a recording with flat peaks (MIN_FLATNESS), such as a clipped recording after a lossy codec.
 MIN_FLAT_RISE = 1.3
 FLATNESS_LEVEL = 0.8
-# Minimum flatness of clipped peaks: the time above FLATNESS_LEVEL times their maximum, divided by the time above half
-# of the highest level. A sine has a flatness of 0.61.
+# Minimum flatness of clipped peaks. Flatness is the time above FLATNESS_LEVEL times the maximum, divided by the time
+# above half of the maximum. A sine has a flatness of 0.61.
 MIN_FLATNESS = 0.69
 
 # Time in which the decay of the level is measured to find echo. The silence in a stop consonant starts within this

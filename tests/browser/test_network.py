@@ -64,9 +64,8 @@ def test_audio_resumes_at_the_same_position_after_a_short_stall(app: App, open_s
         # The text is so long that audio is missing when the network stalls.
         page.fill("#vw-text", " ".join([TEXT] * 7))
         page.click("#vw-speak")
-        # The test cannot check the time to first audio. The page's virtual clock is ahead of the audio device's clock
-        # by the time between the installation of the virtual clock and the reload. Therefore the audio would seem to
-        # start before the click.
+        # The test cannot check the time to first audio. The virtual clock is installed before the page is loaded again,
+        # so it is ahead of the audio device's clock, and the audio would seem to start before the click.
         expect(page.locator("#vw-time")).not_to_have_text("0:00.0")
         proxy.stall()
         page.clock.run_for(NOTICED_BY_CLOCK_MS)

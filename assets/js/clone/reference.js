@@ -151,11 +151,11 @@ export class Reference {
     return this.blob;
   }
 
-  /** Whole recording as a WAV file (at most `maxSeconds`), or null if not decoded. */
+  /** Whole recording (up to `maxSeconds`) as a WAV file, or null if all is selected. */
   get surroundings() {
     const { pcm, start, end, maxSeconds, seconds } = this;
     const begin = Math.max(0, Math.min((start + end - maxSeconds) / 2, seconds - maxSeconds));
-    return pcm && wavBlob([pcm.slice(begin * SAMPLE_RATE, (begin + maxSeconds) * SAMPLE_RATE)]);
+    return pcm && !this.isWhole ? wavBlob([pcm.slice(begin * SAMPLE_RATE, (begin + maxSeconds) * SAMPLE_RATE)]) : null;
   }
 }
 

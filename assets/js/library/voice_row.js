@@ -34,8 +34,8 @@ export class VoiceRow {
     this.sample = null;
     /** Promise of the last change of the voice, for which the next change waits. @type {Promise<void>} */
     this.lastChange = Promise.resolve();
-    /** Fields whose new values are not stored yet. @type {Set<Field>} */
-    this.unstored = new Set();
+    /** Newest change of each field that is not stored yet. @type {Map<Field, Object<string, any>>} */
+    this.unstored = new Map();
     this.listen();
     this.paint();
   }
@@ -76,7 +76,7 @@ export class VoiceRow {
     const { dataset, value } = field;
     const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
     const change = { [dataset.field ?? '']: dataset.field === 'tags' ? tags() : isCheckbox(field) ? field.checked : value.trim() };
-    this.unstored.add(field);
+    this.unstored.set(field, change);
     this.lastChange = this.lastChange.then(() => withErrors(() => this.store(change, field), (sentence) => showFieldError(field, sentence)));
   }
 
@@ -86,7 +86,9 @@ export class VoiceRow {
    * @param {Object<string, string|string[]|boolean>} change @param {Field} field
    */
   async store(change, field) {
-    await api.patch(`v1/audio/voices/${this.voice.id}`, change).finally(() => this.unstored.delete(field));
+    await api.patch(`v1/audio/voices/${this.voice.id}`, change).finally(() => {
+      if (this.unstored.get(field) === change) this.unstored.delete(field);
+    });
     await this.studio.voices.refresh();
   }
 

@@ -156,10 +156,10 @@ export class Script extends Emitter {
    * @param {Script} other
    */
   countDifferences(other) {
-    const rest = (/** @type {Script} */ { name, gap, book, lines }, /** @type {Script} */ version) =>
-      JSON.stringify([name, gap, book, lines.filter(({ id }) => version.indexOf(id) >= 0).map(({ id }) => id)]);
-    if (rest(this, other) !== rest(other, this)) return 0;
     const [own, theirs] = [this, other].map(({ lines }) => new Map(lines.map((line) => [line.id, written(line)])));
+    const [rest, theirRest] = [this, other].map(({ name, gap, book, lines }) =>
+      JSON.stringify([name, gap, book, lines.map(({ id }) => id).filter((id) => own.has(id) && theirs.has(id))]));
+    if (rest !== theirRest) return 0;
     return [...new Set([...own.keys(), ...theirs.keys()])].filter((id) => own.get(id) !== theirs.get(id)).length;
   }
 
