@@ -107,6 +107,12 @@ class EngineSettings:
         "bits of the talker's and code predictor's weights: auto, off, int8 or int4 (CPU only)",
         choices=("auto", "off", "int8", "int4"),
     )
+    kv_cache: str = setting(
+        "auto",
+        "VOICEWRIGHT_KV_CACHE",
+        "number format of cached keys and values: auto (the talker's) or fp8 (half of the memory; NVIDIA GPUs only)",
+        choices=("auto", "fp8"),
+    )
     eager: bool = setting(False, "VOICEWRIGHT_EAGER", "run without graphs, as CPUs always do")
     sound_dtype: str = setting(
         "auto",

@@ -75,6 +75,7 @@ _CHANGE_IF = {
     "DEVICE": "the wrong device is chosen",
     "DTYPE": "you compare with the reference",
     "QUANTIZE": "speech is slower than real time, or memory is short",
+    "KV_CACHE": "more slots must fit into a GPU",
     "EAGER": "graphs cannot be captured",
     "MAX_SLOTS": "requests wait although memory is free",
     "MEMORY_SHARE": "another program needs the GPU",

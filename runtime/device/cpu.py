@@ -101,8 +101,8 @@ class CachedSlotAttention:
         self._span = span
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        keys[self._rows, :, self._positions] = k[:, :, 0]
-        values[self._rows, :, self._positions] = v[:, :, 0]
+        keys[self._rows, :, self._positions] = k[:, :, 0].to(keys.dtype)
+        values[self._rows, :, self._positions] = v[:, :, 0].to(values.dtype)
         keys, values = keys[:, :, : self._span], values[:, :, : self._span]
         return self._attend(q, keys, values, self._rows, self._lengths)
 
@@ -143,8 +143,8 @@ class CpuDevice:
     def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
         """Compute the attention of each row's newest position over all positions of the row.
 
-        Shapes: q, result [B, heads, 1, d]; keys, values [S, kv_heads, T, d]; rows [B] int64, slot numbers; lengths [B]
-        int64, numbers of positions including the newest.
+        Shapes: q, result [B, heads, 1, d]; keys, values [S, kv_heads, T, d], of the dtype of q or float8_e4m3fn; rows
+        [B] int64, slot numbers; lengths [B] int64, numbers of positions including the newest.
         """
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
@@ -154,7 +154,9 @@ class CpuDevice:
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
         out = [
             F.scaled_dot_product_attention(
-                grouped[row : row + 1], keys[slot, None, :, :length], values[slot, None, :, :length]
+                grouped[row : row + 1],
+                keys[slot, None, :, :length].to(q.dtype),
+                values[slot, None, :, :length].to(q.dtype),
             )
             for row, (slot, length) in enumerate(zip(rows.tolist(), lengths.tolist(), strict=True))
         ]

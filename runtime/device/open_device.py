@@ -13,6 +13,7 @@ from runtime.device.quantized import Quantization, supported_quantizations, supp
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+FP8_CAPABILITY = (8, 9)  # Minimum CUDA capability for conversions to and from float8_e4m3fn.
 
 
 def open_device(name: str, *, eager: bool = False) -> Device:
@@ -81,6 +82,24 @@ def choose_quantization(word: str, device: Device) -> Quantization | None:
     if kind not in supported_quantizations(device.name):
         raise InvalidSetting(name="quantize", value=word, why=unsupported_message(kind, device.name))
     return kind
+
+
+def choose_cache_dtype(name: str, device: Device, dtype: torch.dtype) -> torch.dtype:
+    """Return the torch dtype of the KV cache for a `kv_cache` setting.
+
+    Args:
+        name: `auto`, which selects `dtype`, or `fp8`.
+        dtype: Dtype of the talker.
+
+    Raises:
+        InvalidSetting: The device does not support fp8.
+    """
+    if name == "auto":
+        return dtype
+    if not (device.name == "cuda" and device.fused(dtype) and torch.cuda.get_device_capability() >= FP8_CAPABILITY):
+        why = "it needs an NVIDIA GPU of the Ada generation or later, with Triton and bfloat16"
+        raise InvalidSetting(name="kv_cache", value=name, why=why)
+    return torch.float8_e4m3fn
 
 
 def choose_code2wav_dtype(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from runtime.device import Device
 from runtime.device.interface import Stream
-from runtime.device.open_device import choose_code2wav_dtype
+from runtime.device.open_device import choose_cache_dtype, choose_code2wav_dtype
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.audio.code2wav_worker import Code2WavWorker
 from runtime.engine.audio.voice_cache import VoiceCache
@@ -103,7 +103,10 @@ class EngineCore:
         self._prefills = CPU_PREFILLS if on_cpu else PROMPT_BATCH_SIZES[-1]
         prompts = max((mode.prefills or self._prefills for mode in self.modes.values()), default=self._prefills)
         graphs = GraphPool(device)
-        self.runner = ModelRunner(checkpoint, device, dtype, slots, length, engine.prompt_piece, prompts, graphs)
+        cache_dtype = choose_cache_dtype(engine.kv_cache, device, dtype)
+        self.runner = ModelRunner(
+            checkpoint, device, dtype, slots, length, engine.prompt_piece, prompts, graphs, cache_dtype
+        )
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
         code2wav_dtype = choose_code2wav_dtype(engine.sound_dtype, device, dtype, checkpoint.quantization)

@@ -1,4 +1,4 @@
-"""Fixes for three bugs of Triton 3.6's interpreter on CPU tensors."""
+"""Fixes for four bugs of Triton 3.6's interpreter on CPU tensors."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import triton.language as tl
 from triton.runtime import interpreter
 
 
 @contextmanager
 def patch_interpreter() -> Iterator[None]:
-    """Fix three bugs of Triton's interpreter until the block ends.
+    """Fix four bugs of Triton's interpreter until the block ends.
 
     numpy 2.4 refuses loop bounds that are arrays with one number. Products of bfloat16 matrices use the integers that
-    store the values. Conversion to bfloat16 truncates instead of rounding.
+    store the values. Conversion to bfloat16 truncates instead of rounding. Conversion to fp8 halves values that are
+    rounded up to a power of two.
     """
     patch_tensor, dot = interpreter._patch_lang_tensor, interpreter.InterpreterBuilder.create_dot
     convert = interpreter._convert_float
@@ -34,6 +36,9 @@ def patch_interpreter() -> Iterator[None]:
         if source == tl.float32 and target == tl.bfloat16:
             bits = np.ascontiguousarray(values).view(np.uint32).astype(np.uint64)
             return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+        if source == tl.float32 and target == tl.float8e4nv:
+            wide = torch.from_numpy(np.ascontiguousarray(values).view(np.float32))
+            return wide.to(torch.float8_e4m3fn).view(torch.uint8).numpy()
         return convert(values, source, target, mode)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -76,6 +76,10 @@ class Heads:
         """Return a copy of the arguments with a cloned KV cache."""
         return replace(self, cache=KVView(self.keys.clone(), self.values.clone()))
 
+    def with_cache(self, dtype: torch.dtype) -> Heads:
+        """Return a copy of the arguments with a KV cache of another dtype."""
+        return replace(self, cache=KVView(self.keys.to(dtype), self.values.to(dtype)))
+
     def poison(self, slot: int, start: int) -> None:
         """Fill the KV cache of a slot with NaN, from position `start` on.
 

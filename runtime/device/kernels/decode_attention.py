@@ -43,7 +43,7 @@ def decode_attention(
 
     Shapes: qkv [B * new, (heads + 2 kv_heads) * d], where the positions of a row are adjacent; rows [B] int64, slot
     numbers; positions [B] int64, first new positions; result [B * new, heads * d]. All floating-point tensors have the
-    same dtype, float32 or bfloat16.
+    same dtype, float32 or bfloat16. The cache may also be float8_e4m3fn, to which new keys and values are rounded.
 
     Args:
         new: Number of new positions per row, 1 or 2.
@@ -54,7 +54,7 @@ def decode_attention(
     count = query_heads(qkv, heads, cache, new, rows, positions)
     out = torch.empty(len(qkv), count * d, device=qkv.device, dtype=qkv.dtype)
     parts, width = min(PARTS, triton.next_power_of_2(triton.cdiv(T, PART))), triton.next_power_of_2(d)
-    block = 2 * parts * PART * width * qkv.itemsize  # Bytes of keys and values that a program reads per step.
+    block = 2 * parts * PART * width * cache.keys.itemsize  # Bytes of keys and values that a program reads per step.
     _decode_attention[(len(rows), kv_heads)](
         qkv,
         heads.q_norm.weight,
@@ -165,12 +165,15 @@ def _decode_attention(
         v = tl.load(values + block, mask=load_mask)
         # Keys and values are masked with `tl.where`. With `other=0.0` in `tl.load`, the compiler would wait for the
         # keys before it loads the values.
-        k, v = tl.where(load_mask, k, 0.0), tl.where(load_mask, v, 0.0)
+        k, v = tl.where(load_mask, k.to(q.dtype), 0.0), tl.where(load_mask, v.to(q.dtype), 0.0)
 
     q = qk_norm_rope(q, q_partner, q_weight, q_partner_weight, q_cos, q_sin, eps, D, WIDTH)
     new_k = qk_norm_rope(new_k, k_partner, k_weight, k_partner_weight, k_cos, k_sin, eps, D, WIDTH)
-    tl.store(keys + base + k_angle, new_k, mask=inside)
-    tl.store(values + base + k_angle, new_v, mask=inside)
+    cached_k, cached_v = new_k.to(keys.dtype.element_ty), new_v.to(values.dtype.element_ty)
+    tl.store(keys + base + k_angle, cached_k, mask=inside)
+    tl.store(values + base + k_angle, cached_v, mask=inside)
+    # The new position gets the values that later positions will read.
+    new_k, new_v = cached_k.to(q.dtype), cached_v.to(q.dtype)
 
     # The online softmax starts with the new keys, because they are already in registers.
     factor = scale * LOG2_E
@@ -193,8 +196,8 @@ def _decode_attention(
             old = index < first
             load_mask = old[:, :, None] & inside[None, :, :]
             block = base + index[:, :, None] * D + dims[None, None, :]
-            k = tl.load(keys + block, mask=load_mask, other=0.0)
-            v = tl.load(values + block, mask=load_mask, other=0.0)
+            k = tl.load(keys + block, mask=load_mask, other=0.0).to(q.dtype)
+            v = tl.load(values + block, mask=load_mask, other=0.0).to(q.dtype)
             best, total, acc = _update_softmax(parted_q, k, v, old, factor, best, total, acc)
 
     fade = tl.exp2(best - tl.max(best, axis=0)[None, :])

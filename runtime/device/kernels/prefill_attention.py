@@ -114,8 +114,8 @@ def _place(
     up = tl.load(sin + angle, mask=load_mask, other=0.0)
     k = qk_norm_rope(k, k_partner, weight, partner_weight, across, up, eps, D, WIDTH)
     address = (tl.load(slot + part) * KV_HEADS + kv_head) * T * D + angle
-    tl.store(keys + address, k, mask=load_mask)
-    tl.store(values + address, v, mask=load_mask)
+    tl.store(keys + address, k.to(keys.dtype.element_ty), mask=load_mask)
+    tl.store(values + address, v.to(values.dtype.element_ty), mask=load_mask)
 
 
 @triton.jit
@@ -182,8 +182,8 @@ def _prefill_attention(
         index = begin + offsets
         load_mask = (index < stop)[:, None] & inside
         block = base + index[:, None] * D + dims[None, :]
-        k = tl.load(keys + block, mask=load_mask, other=0.0)
-        v = tl.load(values + block, mask=load_mask, other=0.0)
+        k = tl.load(keys + block, mask=load_mask, other=0.0).to(q.dtype)
+        v = tl.load(values + block, mask=load_mask, other=0.0).to(q.dtype)
         score = tl.dot(q, k.T, input_precision="ieee") * factor
         score = tl.where(index[None, :] <= last[:, None], score, LOWEST)
         peak = tl.maximum(best, tl.max(score, axis=1))

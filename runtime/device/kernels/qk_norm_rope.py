@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -10,6 +11,8 @@ from runtime.device.fused import KVView, QKNormRope
 
 STAGES = 3  # Number of key blocks in the software pipeline, including the current block.
 FLOAT32_STAGES = 2  # Number of key blocks in the pipeline for float32, which is limited by the size of shared memory.
+
+FP8 = torch.float8_e4m3fn  # Dtype of a KV cache with half of the bytes.
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LOWEST = tl.constexpr(-1e30)  # A score lower than every real score. A finite value avoids NaN in differences.
@@ -30,9 +33,10 @@ def query_heads(qkv: Tensor, heads: QKNormRope, cache: KVView, new: int, *indice
     assert q_norm.shape == k_norm.shape == (d,)
     assert q_eps == k_eps
     assert cos.shape == sin.shape == (T, d)
-    numbers = (qkv, q_norm, k_norm, cos, sin, *cache)
-    assert all(tensor.is_contiguous() for tensor in (*numbers, *indices))
+    numbers = (qkv, q_norm, k_norm, cos, sin)
+    assert all(tensor.is_contiguous() for tensor in (*numbers, *cache, *indices))
     assert len({tensor.dtype for tensor in numbers}) == 1
+    assert cache.keys.dtype == cache.values.dtype in (qkv.dtype, FP8)
     return count
 
 

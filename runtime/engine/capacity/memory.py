@@ -120,7 +120,8 @@ def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings
     )
     row = 8 * length + talker.vocab_size
     audio = sum(part.nbytes for part in code2wav.fresh_state(1).tensors())
-    return (keys + inner + talker.hidden_size) * element + row + audio
+    cached = 1 if settings.kv_cache == "fp8" else element
+    return keys * cached + (inner + talker.hidden_size) * element + row + audio
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 import torch
 
 from runtime.device import Device
-from runtime.device.open_device import choose_dtype, choose_quantization
+from runtime.device.open_device import choose_cache_dtype, choose_dtype, choose_quantization
 from runtime.device.quantized import Quantization, supports_float16
 from runtime.engine.capacity.probe import Probe, Weights, weights_per_frame
 from runtime.model.checkpoints.checkpoint import choose_loaded_quantization
@@ -67,7 +67,7 @@ class WeightsSelector:
     def __init__(self, settings: EngineSettings, device: Device) -> None:
         self._device = device
         self._dtype = settings.dtype
-        choose_dtype(settings.dtype, device)
+        choose_cache_dtype(settings.kv_cache, device, choose_dtype(settings.dtype, device))
         self._is_open = settings.quantize == AUTO
         # Quantization of all checkpoints. None means no quantization, or a separate choice for each checkpoint.
         self.known = None if self._is_open else choose_quantization(settings.quantize, device)

@@ -45,7 +45,8 @@ class PrefillAttention:
         q, k, v = self._ops.heads(attention, qkv, self._cos, self._sin)
         keys, values = self._slot_cache.keys[layer][self._slot], self._slot_cache.values[layer][self._slot]
         keys[:, self._start : self._stop], values[:, self._start : self._stop] = k[0], v[0]
-        return join_heads(self._device.prefill_attention(q, keys[None, :, : self._stop], values[None, :, : self._stop]))
+        keys, values = (cached[None, :, : self._stop].to(q.dtype) for cached in (keys, values))
+        return join_heads(self._device.prefill_attention(q, keys, values))
 
 
 class SlotAttention:

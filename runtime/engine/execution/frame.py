@@ -69,7 +69,7 @@ class Frame:
         self.ops = choose_operations(device, fused)
         # Some devices compute first frames at the same time as other frames. Therefore each kind has its own cache.
         predictor = self.talker.code_predictor
-        is_native = dtype is torch.float32 and runs_native(device)
+        is_native = dtype is torch.float32 is slot_cache.keys[0].dtype and runs_native(device)
         self.native_predictor = native_predictor(predictor) if is_native else None
         self._native_layers = native_layers(self.talker.model) if is_native else None
         self.cache = FrameCache(predictor, max_rows, device, dtype, self.ops)

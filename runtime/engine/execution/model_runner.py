@@ -94,6 +94,7 @@ class ModelRunner:
             the prompt, so results do not depend on the load.
         prompts: Maximum number of first frames in flight.
         graphs: Pool shared with the graphs of Code2Wav.
+        cache_dtype: Dtype of the KV cache, or None for `dtype`.
     """
 
     def __init__(
@@ -106,12 +107,13 @@ class ModelRunner:
         chunk: int,
         prompts: int = PROMPT_BATCH_SIZES[-1],
         graphs: GraphPool | None = None,
+        cache_dtype: torch.dtype | None = None,
     ) -> None:
         self.device = device
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
             checkpoint.talker.tabulate()
         target, grain = device.torch_device, device.position_grain
-        self.slot_cache = SlotCache(checkpoint.config, slots, length, target, dtype, grain)
+        self.slot_cache = SlotCache(checkpoint.config, slots, length, target, cache_dtype or dtype, grain)
         largest = next((size for size in DECODE_BUCKETS if size >= slots), slots)
         # Batch sizes for prompts. The largest one is the first size in PROMPT_BATCH_SIZES that is not smaller than the
         # number of slots.

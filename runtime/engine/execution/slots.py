@@ -221,6 +221,7 @@ class SlotCache:
     Args:
         position_grain: The number of positions per slot is rounded up to a multiple of `position_grain`. Positions
             after `length` are not read.
+        dtype: Dtype of the keys and values.
 
     Shapes: keys, values: one tensor per layer, [S + 1, kv_heads, T + 1 or more, d]; all others [S + 1, ...].
     """

@@ -10,6 +10,7 @@ pytest.importorskip("triton")
 
 from runtime.device.kernels.decode_attention import PART, PARTS, decode_attention
 from runtime.device.kernels.prefill_attention import BLOCK, TILE, prefill_attention
+from runtime.device.kernels.qk_norm_rope import FP8
 from tests.support.kernel_references import DEVICE, TOLERANCE, Heads, attend_reference, interpreted
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bounds_of_loops")]
@@ -40,6 +41,13 @@ def agree(ours: Heads, reference: Heads) -> None:
     """Check that two KV caches contain the same keys and values."""
     torch.testing.assert_close(ours.keys, reference.keys, equal_nan=True, **TOLERANCE[ours.keys.dtype])
     torch.testing.assert_close(ours.values, reference.values, equal_nan=True, rtol=0, atol=0)
+
+
+def agree_in_fp8(ours: Heads, reference: Heads) -> None:
+    """Check that the keys and values of two KV caches in fp8 differ by at most one rounding."""
+    step = {"rtol": 2.0**-3, "atol": 2.0**-9}
+    torch.testing.assert_close(ours.keys.float(), reference.keys.float(), **step)
+    assert torch.equal(ours.values.view(torch.uint8), reference.values.view(torch.uint8))
 
 
 @per_dtype
@@ -73,6 +81,31 @@ def test_decode_attention_works_for_every_length_up_to_the_maximum(dtype: torch.
     out = decode_attention(*ours.arguments(), ints(*range(8)), ints(*positions))
     torch.testing.assert_close(out, attend_reference(reference, list(range(8)), positions), **TOLERANCE[dtype])
     agree(ours, reference)
+
+
+@per_dtype
+@pytest.mark.parametrize("new", [1, 2])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_decode_attention_with_an_fp8_cache_equals_the_pytorch_reference(
+    length: int, new: int, dtype: torch.dtype
+) -> None:
+    slots, positions = [2, 0, 1], [0, length // 3, length - new]
+    ours = heads_of(new, len(slots) * new, SHAPES["three"], slots=3, length=length, dtype=dtype).with_cache(FP8)
+    reference = ours.copy()
+    out = decode_attention(*ours.arguments(), ints(*slots), ints(*positions), new)
+    each_slot = [slot for slot in slots for _ in range(new)]
+    each_position = [position + index for position in positions for index in range(new)]
+    torch.testing.assert_close(out, attend_reference(reference, each_slot, each_position), **TOLERANCE[dtype])
+    agree_in_fp8(ours, reference)
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="the interpreter rounds large numbers differently")
+def test_fp8_cache_stores_the_largest_number_instead_of_a_larger_value() -> None:
+    ours = heads_of(4, 1, SHAPES["three"], slots=1, length=16, dtype=torch.bfloat16).with_cache(FP8)
+    ours.qkv[:, -SHAPES["three"][2] :] = 1000
+    out = decode_attention(*ours.arguments(), ints(0), ints(0))
+    assert ours.values[0, -1, 0].float().unique().tolist() == [torch.finfo(FP8).max]
+    assert out.isfinite().all()
 
 
 @interpreted

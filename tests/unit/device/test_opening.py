@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from runtime.device.cpu import CpuDevice
-from runtime.device.open_device import choose_dtype, choose_quantization, open_device
+from runtime.device.open_device import choose_cache_dtype, choose_dtype, choose_quantization, open_device
 from runtime.device.quantized import Quantization, cpu_quantizations
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
@@ -45,6 +45,13 @@ def test_half_precision_on_cpu_is_refused_with_the_reason() -> None:
 def test_error_about_an_unknown_dtype_lists_the_available_dtypes(name: str) -> None:
     with pytest.raises(InvalidSetting, match="auto, float32 or bfloat16"):
         choose_dtype(name, CpuDevice())
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda", "npu"])
+def test_fp8_cache_is_refused_without_kernels_for_it(name: str) -> None:
+    assert choose_cache_dtype("auto", device_named(name), torch.bfloat16) is torch.bfloat16
+    with pytest.raises(InvalidSetting, match="kv_cache is fp8: it needs an NVIDIA GPU of the Ada generation or later"):
+        choose_cache_dtype("fp8", device_named(name), torch.bfloat16)
 
 
 def device_named(name: str) -> CpuDevice:

@@ -73,8 +73,9 @@ def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] 
     return results
 
 
+@pytest.mark.parametrize("cache_dtype", [torch.float32, torch.float8_e4m3fn], ids=str)
 @pytest.mark.parametrize("spec", ["quick", "odd"])
-def test_fused_kernels_give_the_same_frames_as_pytorch(loaded: Loaded, spec: str) -> None:
+def test_fused_kernels_give_the_same_frames_as_pytorch(loaded: Loaded, spec: str, cache_dtype: torch.dtype) -> None:
     """The two prompts have one and two prefill pieces and different sampling settings.
 
     The text of both prompts is streamed.
@@ -82,10 +83,11 @@ def test_fused_kernels_give_the_same_frames_as_pytorch(loaded: Loaded, spec: str
     checkpoint = loaded(spec, "custom_voice")
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
     prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 21)]
-    plain = ModelRunner(checkpoint, open_device("cpu"), torch.float32, 2, LENGTH, 16)
+    plain = ModelRunner(checkpoint, open_device("cpu"), torch.float32, 2, LENGTH, 16, cache_dtype=cache_dtype)
     expected = said(plain, prompts)
     # A runner with fused operations changes the checkpoint's tables, so this runner gets a copy.
-    runner = ModelRunner(copy.deepcopy(checkpoint), Interpreted(), torch.float32, 2, LENGTH, 16)
+    fused = copy.deepcopy(checkpoint)
+    runner = ModelRunner(fused, Interpreted(), torch.float32, 2, LENGTH, 16, cache_dtype=cache_dtype)
     for ours, truth in zip(said(runner, prompts), expected, strict=True):
         assert np.array_equal(ours.codes, truth.codes)
         assert np.array_equal(ours.ended, truth.ended)

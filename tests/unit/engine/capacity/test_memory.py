@@ -53,9 +53,9 @@ def slots(checkpoint: Checkpoint, card: object, to_come: int = 1, kept_bytes: in
     return slots_for(device, engine, slot_bytes(checkpoint), to_come, kept_bytes)
 
 
-def slot_bytes(checkpoint: Checkpoint) -> int:
-    code2wav = checkpoint.speech_tokenizer.code2wav
-    return memory.slot_bytes(checkpoint.config, code2wav, EngineSettings(max_model_len=LENGTH), FLOAT32)
+def slot_bytes(checkpoint: Checkpoint, kv_cache: str = "auto") -> int:
+    code2wav, settings = checkpoint.speech_tokenizer.code2wav, EngineSettings(max_model_len=LENGTH, kv_cache=kv_cache)
+    return memory.slot_bytes(checkpoint.config, code2wav, settings, FLOAT32)
 
 
 def card_for(checkpoint: Checkpoint, count: float) -> Card:
@@ -63,9 +63,10 @@ def card_for(checkpoint: Checkpoint, count: float) -> Card:
     return Card(0.1 * 100 * GIB + RESERVE_BYTES + count * slot_bytes(checkpoint))
 
 
-def test_slot_size_equals_the_size_of_its_tensors(speaker: Checkpoint) -> None:
+@pytest.mark.parametrize(("kv_cache", "cache_dtype"), [("auto", torch.float32), ("fp8", torch.float8_e4m3fn)])
+def test_slot_size_equals_the_size_of_its_tensors(speaker: Checkpoint, kv_cache: str, cache_dtype: torch.dtype) -> None:
     def held(count: int) -> int:
-        runner = ModelRunner(speaker, CpuDevice(), torch.float32, count, LENGTH, 16)
+        runner = ModelRunner(speaker, CpuDevice(), torch.float32, count, LENGTH, 16, cache_dtype=cache_dtype)
         slot_cache, frame = runner.slot_cache, runner.frame
         parts = [*slot_cache.keys, *slot_cache.values, slot_cache.trailing, slot_cache.seen, frame.hidden]
         parts += [part for cache in (frame.cache, frame.first_frame_cache) for part in (cache.keys, cache.values)]
@@ -73,7 +74,7 @@ def test_slot_size_equals_the_size_of_its_tensors(speaker: Checkpoint) -> None:
         parts += streams.network.state.tensors()  # type: ignore[attr-defined]
         return sum(part.nbytes for part in parts)
 
-    assert held(4) - held(3) == slot_bytes(speaker)
+    assert held(4) - held(3) == slot_bytes(speaker, kv_cache)
 
 
 def test_gpu_gets_as_many_slots_as_fit_up_to_the_maximum(speaker: Checkpoint) -> None:
