@@ -9,7 +9,7 @@ codes   Texts in every mode, alone and in a batch, must have the same codes. Var
 scores  A float32 checkpoint speaks eight texts in a batch. The other weight formats are forced to use the same
         codes. The result is the distance of their probabilities from float32: the KL divergence (nats per sample),
         and how often both have the same most probable code. `int8-gpu` is int8 as on a GPU, where activations stay
-        bfloat16.
+        bfloat16. `fp8-cache` is float32 with a KV cache in fp8.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def _parser() -> argparse.ArgumentParser:
         "--baseline", type=Path, metavar="FILE", help="file of the results without a batch, read if it exists"
     )
     parser.add_argument(
-        "--weights", type=comma_separated(str), default=WEIGHTS, help="of float32, bfloat16, int8, int4, int8-gpu"
+        "--weights",
+        type=comma_separated(str),
+        default=WEIGHTS,
+        help="of float32, bfloat16, int8, int4, int8-gpu, fp8-cache",
     )
     parser.add_argument("--positions", type=int, default=2000, help="minimum number of compared draws (scores)")
     return parser

@@ -15,6 +15,7 @@ from benchmarks.common.texts import sentences
 from benchmarks.engine.model_parts import ModelParts
 from runtime.device import quantized
 from runtime.device.quantized import DequantizedInt8
+from runtime.engine import core
 from runtime.engine.execution import frame
 from runtime.engine.execution.sampling import BatchSamplingParams, sample_codes
 from runtime.settings import Settings
@@ -22,6 +23,7 @@ from runtime.settings import Settings
 BATCH_ROWS = 8
 POSITIONS = 1024
 INT8_GPU = "int8-gpu"
+FP8_CACHE = "fp8-cache"
 
 Pick = Callable[[Tensor, BatchSamplingParams, Tensor | None], Tensor]
 
@@ -86,13 +88,19 @@ def record_sampled_codes(model: str, weights: str, positions: int, led_by: Sampl
 
     Args:
         model: Checkpoint.
-        weights: Name of a dtype, or int8 or int4.
+        weights: Name of a dtype, int8, int4, `INT8_GPU` or `FP8_CACHE`.
         positions: Minimum number of frames.
         led_by: Recorded sampling steps whose codes are used instead of newly sampled codes, or None.
     """
     # Disable the native code predictor, because it does not call `sample_codes`, which is recorded here.
     with patch.object(frame, "native_predictor", lambda predictor: None):
-        parts = _gpu_parts(model) if weights == INT8_GPU else ModelParts(cpu_settings(model, weights, BATCH_ROWS))
+        if weights == INT8_GPU:
+            parts = _gpu_parts(model)
+        elif weights == FP8_CACHE:
+            with patch.object(core, "choose_cache_dtype", lambda *_: torch.float8_e4m3fn):
+                parts = ModelParts(cpu_settings(model, "float32", BATCH_ROWS))
+        else:
+            parts = ModelParts(cpu_settings(model, weights, BATCH_ROWS))
     draws = SampledCodes()
     groups = parts.core.checkpoint.config.talker.num_code_groups
     prompts = [parts.prompt(text) for text in sentences()[:BATCH_ROWS]]
