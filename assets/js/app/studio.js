@@ -238,6 +238,10 @@ export class Studio {
     throw new Error(`There is no room ${id}`);
   }
 
+  get speakRoom() {
+    return /** @type {SpeakersRoom} */ (this.room(SpeakersRoom.id));
+  }
+
   /** Id of the room in the URL, or else of the first room that a loaded checkpoint serves. */
   get addressedRoom() {
     const first = this.rooms.find((room) => room.mode && this.serves(room)) ?? this.rooms[0];

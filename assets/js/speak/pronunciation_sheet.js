@@ -187,7 +187,7 @@ export class PronunciationSheet {
   /** Generate and play a word with the settings of the Speak room. @param {string} words text to speak */
   speak(words) {
     const { studio } = this;
-    const speakers = /** @type {import('./room.js').SpeakersRoom} */ (studio.room('speakers'));
+    const speakers = studio.speakRoom;
     if (!words.trim() || !speakers.chosen || !studio.isReachable()) return;
     const { mode } = speakers.chosen;
     const asked = { room: speakers.id, mode, config: speakers.config(speakers.chosen), text: words, spoken: words, seed: SAMPLE_SEED };

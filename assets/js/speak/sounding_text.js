@@ -255,7 +255,7 @@ export class SentenceHighlight {
   }
 
   get typed() {
-    return /** @type {import('./room.js').SpeakersRoom} */ (this.studio.room('speakers')).typed;
+    return this.studio.speakRoom.typed;
   }
 
   /**

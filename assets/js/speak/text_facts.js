@@ -201,7 +201,7 @@ export class TextFacts {
     this.pronunciationButton = getElement(page, '#vw-text-said');
     this.languageHint = getElement(page, '#vw-text-tongue');
     this.tags = new TagChips(page, studio);
-    this.starters = new Starters(/** @type {import('./room.js').SpeakersRoom} */ (studio.room('speakers')));
+    this.starters = new Starters(studio.speakRoom);
     this.script.onclick = () => studio.go('script', { text: studio.text, spokenBy: studio.current?.spokenBy?.() ?? null });
     studio.textField.addEventListener('input', () => this.refreshSoon());
     studio.textField.addEventListener('scroll', () => this.fade());
