@@ -379,7 +379,7 @@ def test_player_does_not_show_a_removed_recording(studio: Page) -> None:
     studio.click("#vw-clone-play")
     expect(studio.locator("#vw-caption")).to_have_text("voice.wav")
     studio.click("#vw-clone-drop")
-    expect(studio.locator("#vw-stage")).to_be_hidden()
+    expect(studio.locator("#vw-play")).to_be_hidden()
     expect(studio.locator("#vw-caption")).to_be_empty()
 
 

@@ -369,6 +369,14 @@ def code(page: Page, language: str) -> str:
     return page.inner_text("#vw-code-text")
 
 
+def shown_code(page: Page, language: str) -> str:
+    """Return the code snippet that the button in the player bar shows."""
+    page.click("#vw-as-code")
+    text = code(page, language)
+    page.click("#vw-code-close")
+    return text
+
+
 def heard(file: Path) -> NDArray[np.int16]:
     samples, rate = soundfile.read(io.BytesIO(file.read_bytes()), dtype="int16")
     assert rate == 24000
@@ -444,17 +452,46 @@ def test_player_bar_shows_the_request_as_code_before_the_first_take(open_studio:
     assert heard(tmp_path / "take.mp3").size > RATE
     page.screenshot(path=SCREENSHOTS / "code-present.png")
     page.click("#vw-code-close")
-    for room in ("script", "library"):
-        enter(page, room)
-        expect(page.locator("#vw-as-code")).to_be_hidden()
-    enter(page, "design")  # In this room, the player bar is hidden before the first take.
-    page.click("#vw-design-chips button")
-    page.click("#vw-speak")
-    expect(page.locator("#vw-as-code")).to_be_visible()
-    page.click("#vw-stop")
+    enter(page, "library")
+    assert "The heron waits" in shown_code(page, "curl")  # The present text and voice of the Speak room.
+    enter(page, "clone")
+    assert "base64 < reference.wav" in shown_code(page, "curl")
+    enter(page, "script")
+    page.locator(".vw-line-text").nth(1).fill("The kettle is on.")
+    assert '"input": "The kettle is on."' in shown_code(page, "curl")
+    enter(page, "design")
     page.fill("#vw-design-description", "")
     page.click("#vw-as-code")
     expect(page.locator("#vw-design-description-error")).to_contain_text("Describe the voice")
+    page.click("#vw-design-chips button")
+    assert '"task_type": "voice_design"' in shown_code(page, "curl")
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+def test_every_room_shows_code_with_one_press(open_studio: OpenStudio, width: int) -> None:
+    page = open_studio(viewport={"width": width, "height": 844}, has_touch=width < 1000)
+    places = set()
+    for take in ("", "The heron waits."):
+        if take:
+            enter(page, "speakers")
+            page.fill("#vw-text", take)
+            page.click("#vw-speak")
+            expect(page.locator("#vw-stop")).to_be_hidden()
+        for room in ("speakers", "design", "clone", "script", "library"):
+            enter(page, room)
+            assert "curl" in shown_code(page, "curl")
+            box = page.locator("#vw-as-code").bounding_box()
+            assert box
+            places.add(box["x"])
+    assert len(places) == 1
+
+
+def test_library_shows_the_code_of_the_loaded_take(open_studio: OpenStudio) -> None:
+    page = open_studio()
+    kept_take(page, "The heron waits.")
+    page.fill("#vw-text", "Another text.")
+    enter(page, "library")
+    assert "The heron waits." in shown_code(page, "curl")
 
 
 def test_studio_without_storage_shows_a_notice_and_generates_speech(studio: Page) -> None:

@@ -122,7 +122,10 @@ def test_player_bar_of_a_stored_take_has_one_row_of_buttons(open_studio: OpenStu
     assert page.evaluate(label) != "0px", "the button has a visible label if there is no player"
     kept_take(page, "The ferry leaves at nine.")
     await_end(page)
-    assert len(tops(page, "#vw-speak", "#vw-typed", "#vw-play", "#vw-rate-button", "#vw-star", "#vw-save")) == 1
+    buttons = ("#vw-speak", "#vw-typed", "#vw-rate-button", "#vw-star", "#vw-save", "#vw-as-code")
+    assert len(tops(page, *buttons)) == 1
+    assert tops(page, "#vw-play")[0] < tops(page, *buttons)[0] - 40, "the button that plays is in the waveform's row"
+    assert page.locator("#vw-stage").evaluate("(dock) => dock.offsetHeight") <= 110, "there are two rows"
     assert page.evaluate(label) == "0px"
 
 

@@ -29,11 +29,11 @@ export class CloneRequest {
   /**
    * Return the fields of `session.config` for a clone of the recording.
    *
+   * @param {string} [ref_text] transcript of the recording
    * @throws {FieldError} There is no transcript yet.
    */
-  config() {
-    const { transcript, xvector, language, studio } = this.room;
-    const ref_text = transcript.value.trim();
+  config(ref_text = this.room.transcript.value.trim()) {
+    const { xvector, language, studio } = this.room;
     const only = xvector.checked;
     if (!ref_text && !only) throw new FieldError('ref_text', studio.t('clone.words_first'));
     return { language: language.value, x_vector_only_mode: only, ...(!only && { ref_text }) };

@@ -238,21 +238,20 @@ export class CloneRoom {
     return isReady ? this.speakNow : undefined;
   }
 
-  /** Return the request that a press of the primary button would send. */
+  /** Return the request of the room without its recording, which may not exist yet. */
   presentRequest() {
-    const { studio, mode } = this;
-    const voice = this.chosen;
-    const given = voice ? null : this.request.reference;
-    const own = given ? this.request.config() : { voice: voice?.id, language: this.language.value };
-    const config = { ...own, ...studio.variation.sampling };
-    const source = given ? { label: given.name, reference: given.sent() } : { label: voice?.name };
-    return { mode, config, text: studio.text, ...source };
+    const { studio, mode, chosen, request, transcript, language } = this;
+    const words = transcript.value.trim() || studio.t('clone.transcript');
+    const own = chosen ? { voice: chosen.id, language: language.value } : request.config(words);
+    return { mode, config: { ...own, ...studio.variation.sampling }, text: studio.text };
   }
 
   /** Speak the text with the selected voice, and play the take. @param {{clicked: number}} how */
   async speakNow({ clicked }) {
-    const { studio } = this;
-    studio.stage.play(studio.speech.say({ room: this.id, ...this.presentRequest(), seed: studio.variation.nextSeed() }), { clicked });
+    const { studio, chosen, request } = this;
+    if (!chosen) request.storedFields(); // Check that there is a recording with a transcript.
+    const source = chosen ? { label: chosen.name } : { label: request.reference.name, reference: request.reference.sent() };
+    studio.stage.play(studio.speech.say({ room: this.id, ...this.presentRequest(), ...source, seed: studio.variation.nextSeed() }), { clicked });
   }
 
   /** Return the text that the player shows before the first take. */

@@ -283,6 +283,11 @@ export class DesignRoom {
     this.requests.requestTakes(now);
   }
 
+  /** Return the text that the player shows before the first take. */
+  line() {
+    return this.studio.facts.line('');
+  }
+
   /** Return the request that a press of the primary button would send. */
   presentRequest() {
     return this.requests.requestFor(this.config());

@@ -235,7 +235,7 @@ export const LANGUAGES = { curl, 'OpenAI SDK': openai, 'ElevenLabs SDK': elevenl
 /**
  * @typedef {keyof typeof LANGUAGES} Language
  * @typedef {import('../player/take.js').TakeRecord} TakeRecord
- * @typedef {Pick<import('../player/take.js').TakeRequest, 'mode'|'config'|'text'|'reference'>} PendingRequest  request that a room would send now
+ * @typedef {Pick<import('../player/take.js').TakeRequest, 'mode'|'config'|'text'>} PendingRequest  request that a room would send now
  */
 
 const NAMES = /** @type {Language[]} */ (Object.keys(LANGUAGES));
@@ -297,13 +297,14 @@ export class CodeDialog {
    *
    * @param {PendingRequest} present
    */
-  showPresent({ mode, config, text, reference }) {
+  showPresent({ mode, config, text }) {
     const { studio } = this;
     const content = text.trim() ? text : studio.presets.texts.auto;
     const spoken = studio.pronunciation.spokenText(content) ?? content;
     const { lock, seed } = studio.variation;
     const fixed = lock.checked ? { seed: seed.valueAsNumber } : {};
-    this.open({ mode, config: configFor(config, content), text: spoken, ...fixed, model: studio.cards.get(mode)?.id, hasReference: Boolean(reference) });
+    const hasReference = mode === 'base' && !config.voice;
+    this.open({ mode, config: configFor(config, content), text: spoken, ...fixed, model: studio.cards.get(mode)?.id, hasReference });
   }
 
   /** Show the code of a request. @param {Request} request */

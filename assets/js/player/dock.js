@@ -6,6 +6,7 @@
 
 import { writeText } from '../common/elements.js';
 import { recall, remember } from '../common/storage.js';
+import { Take } from './take.js';
 
 const VOLUME = 'voicewright.volume';
 const RATE = 'voicewright.rate';
@@ -36,12 +37,17 @@ export class Dock {
     this.restoreSettings();
   }
 
-  /** Show the request that the primary button would send as source code. */
+  /**
+   * Show a request as source code.
+   *
+   * It is the request that the room would send now, or else that of the loaded take, or else that of the Speak room.
+   */
   showCode() {
-    const { studio } = this;
-    studio.errorMessages.guard(() => {
-      const present = studio.current?.presentRequest?.();
-      if (present) studio.code.showPresent(present);
+    const { code, current, errorMessages, stage, speakRoom } = this.studio;
+    errorMessages.guard(() => {
+      const present = current?.presentRequest?.() ?? (stage.take instanceof Take ? null : speakRoom.presentRequest());
+      if (present) code.showPresent(present);
+      else if (stage.take instanceof Take) code.show(stage.take);
     });
   }
 
@@ -61,15 +67,14 @@ export class Dock {
     this.first.toggleAttribute('hidden', !begins && !isBusy);
     this.stopPanel.toggleAttribute('hidden', !isBusy || this.home.contains(this.first));
     const isLoaded = Boolean(stage.take ?? this.studio.lastTake.script);
-    this.root.hidden = !isLoaded && !(begins && this.home.contains(this.first));
     this.root.classList.toggle('vw-loaded', isLoaded);
     this.offerRates(stage.player.canStretch);
   }
 
   /** Show a description of the request that the primary button would send. */
   showText() {
-    this.code.hidden = !this.studio.current?.presentRequest || !this.studio.current.speak;
-    writeText(this.line, this.studio.current?.line?.() ?? '');
+    const { current, speakRoom } = this.studio;
+    writeText(this.line, (current?.line ? current : speakRoom).line?.() ?? '');
   }
 
   /**

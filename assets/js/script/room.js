@@ -566,6 +566,13 @@ export class ScriptRoom {
     return this.studio.t(left ? 'script.count' : 'script.total', { n: written, s: clock(samples), left });
   }
 
+  /** Return the request of the line that was focused last, or of the first line. */
+  presentRequest() {
+    const { opened, lines, voiceAssignment } = this;
+    const line = opened?.line(lines.chosen ?? '') ?? opened?.lines.find(({ text }) => text.trim());
+    return line?.voice ? { ...voiceAssignment.request(line), text: line.text } : null;
+  }
+
   /** Write the ids of the stored takes into the lines, so that the script is saved. */
   recordTakes() {
     for (const line of this.script.lines) line.takes = this.maker.partsOf(line);
