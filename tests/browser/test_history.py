@@ -391,6 +391,9 @@ def run_code(page: Page, language: str, folder: Path) -> str:
     """Run a code snippet of the page, and return its output."""
     if language == "curl":
         runner = ["bash", "-euc"]
+        player = folder / "ffplay"
+        player.write_text("#!/bin/sh\ncat > played.mp3\n")
+        player.chmod(0o755)
     elif language in PYTHONS:
         runner = [PYTHONS[language], "-c"]
     else:
@@ -401,7 +404,7 @@ def run_code(page: Page, language: str, folder: Path) -> str:
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "NO_PROXY": "*"},
+        env={**os.environ, "NO_PROXY": "*", "PATH": f"{folder}:{os.environ['PATH']}"},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -421,6 +424,7 @@ def test_code_snippets_of_a_take_run_and_give_the_same_audio(
     expect(page.locator("#vw-code")).to_be_visible()
     expect(page.locator("#vw-code-elevenlabs-sdk")).to_be_visible(visible=room == "speakers")
     run_code(page, "curl", tmp_path)
+    assert (tmp_path / "played.mp3").read_bytes() == (tmp_path / "take.mp3").read_bytes()
     # The MP3 encoder adds silence at both ends.
     assert abs(heard(tmp_path / "take.mp3").size - served.size) < 0.2 * RATE
     for language, python in PYTHONS.items():
@@ -448,6 +452,7 @@ def test_player_bar_shows_the_request_as_code_before_the_first_take(open_studio:
     assert '"voice": "clara"' in copied
     assert '"tags": true' in copied
     assert '"seed"' not in copied
+    assert "#" not in copied, "zsh does not accept comments on its command line"
     run_code(page, "curl", tmp_path)
     assert heard(tmp_path / "take.mp3").size > RATE
     page.screenshot(path=SCREENSHOTS / "code-present.png")

@@ -75,23 +75,22 @@ function referenceComment({ referenceUrl }, mark) {
 }
 
 /**
- * Return a curl command that sends the request.
+ * Return a curl command that plays the audio while it is generated, and saves it.
  *
- * `base` is the URL of the server.
+ * It has no comments, because zsh does not accept them on its command line. `base` is the URL of the server.
  *
  * @param {Request} request @param {URL} base
  */
 export function curl(request, base) {
   const body = { input: request.text, ...speechConfig(request), response_format: 'mp3' };
-  const hint = '# To hear it as it is made: | ffplay -nodisp -autoexit - instead of -o take.mp3\n';
-  const head = `curl --fail-with-body -N ${new URL('v1/audio/speech', base)} -o take.mp3 \\\n  -H 'Content-Type: application/json'`;
-  if (!request.hasReference) return `${hint}${head} \\\n  -d ${shellQuoted(json(body))}\n`;
+  const head = `curl --fail-with-body -sSN ${new URL('v1/audio/speech', base)} \\\n  -H 'Content-Type: application/json' \\\n  `;
+  const play = ' |\n  tee take.mp3 | ffplay -nodisp -autoexit -loglevel error -\n';
+  if (!request.hasReference) return `${head}-d ${shellQuoted(json(body))}${play}`;
   const open = JSON.stringify(body).slice(0, -1);
   const fetched = request.referenceUrl ? `curl -sSf ${request.referenceUrl} -o ${REFERENCE}\n` : '';
   return (
-    `${hint}${referenceComment(request, '#')}${fetched}` +
-    `{ printf %s ${shellQuoted(`${open},"ref_audio":"`)}; base64 < ${REFERENCE} | tr -d '\\n'; printf '"}'; } |\n` +
-    `${head} --data-binary @-\n`
+    `${fetched}{ printf %s ${shellQuoted(`${open},"ref_audio":"`)}; base64 < ${REFERENCE} | tr -d '\\n'; printf '"}'; } |\n` +
+    `${head}--data-binary @-${play}`
   );
 }
 
