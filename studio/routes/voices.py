@@ -42,10 +42,15 @@ class VoiceRoutes(StoreRoutes):
     def table(self) -> RouteTable:
         return [
             ("POST", "/studio/takes/{id}/voice", self.keep),
+            ("GET", "/studio/deleted-voices", self.deleted),
             ("GET", "/studio/voices/{voice}", self.show),
             ("DELETE", "/studio/voices/{voice}", self.delete),
             ("POST", "/studio/voices/{voice}/restore", self.restore),
         ]
+
+    async def deleted(self, request: Request) -> Response:
+        """Return the visitor's voices in the recycle bin, with their remaining seconds."""
+        return json_response({"voices": await self._workers(self._store.voice_bin.all, self._owner(request))})
 
     async def show(self, request: Request) -> Response:
         """Return the number of recordings that use a stored voice.

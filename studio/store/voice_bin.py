@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import time
 from pathlib import Path
+from typing import Any
 
 from runtime.errors import VoiceNotFound
 from runtime.shared.files import make_private, replace_file, storing
 
 SUFFIX = ".voice"
 MAX_FILES = 32  # Maximum number of files per owner.
+MAX_HEADER_BYTES = 256 * 2**10  # Maximum size of the JSON header that a voice file (safetensors) starts with.
 
 
 class VoiceBin:
@@ -43,6 +46,22 @@ class VoiceBin:
             newest = sorted(path.parent.glob(f"*{SUFFIX}"), key=lambda kept: kept.stat().st_mtime_ns, reverse=True)
             for surplus in newest[MAX_FILES:]:
                 surplus.unlink(missing_ok=True)
+
+    def all(self, owner: str) -> list[dict[str, Any]]:
+        """Return an owner's deleted voices, the newest first.
+
+        Each voice has its id, its name and the seconds until it is deleted permanently.
+        """
+        self.purge()
+        voices = []
+        for path in self._path(owner, "").parent.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(OSError, ValueError, KeyError):  # Another request may delete the file.
+                restorable_s = path.stat().st_mtime + self.keep_s - time.time()
+                with path.open("rb") as file:
+                    size = int.from_bytes(file.read(8), "little")
+                    metadata = json.loads(file.read(min(size, MAX_HEADER_BYTES)))["__metadata__"]
+                voices.append({"id": metadata["id"], "name": metadata["name"], "restorable_s": restorable_s})
+        return sorted(voices, key=lambda voice: voice["restorable_s"], reverse=True)
 
     def has(self, owner: str, voice_id: str) -> bool:
         """Return True if the recycle bin has the file of this voice."""

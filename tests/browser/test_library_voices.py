@@ -142,6 +142,31 @@ def test_deleted_voice_can_be_restored(studio: Page, client: httpx.Client, keep:
     assert (back["id"], back["name"], back["consent"]) == (clara["id"], "Carla", CONSENT)
 
 
+def test_deleted_voice_is_restored_or_deleted_permanently_after_a_reload(
+    studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]]
+) -> None:
+    clara, bert = keep("Carla"), keep("Bert")
+    for stored in (clara, bert):
+        client.delete(f"/studio/voices/{stored['id']}")
+    studio.reload()
+    enter(studio, "library")
+    deleted = studio.locator("#vw-voices-bin li")
+    expect(deleted).to_have_count(2)
+    expect(deleted.nth(1)).to_contain_text("The voice Carla is in the bin, deleted for good after 24 h.")
+    studio.screenshot(path=SCREENSHOTS / "library-voice-bin.png")
+    deleted.nth(1).get_by_role("button", name="Restore").click()
+    expect(row(studio, clara)).to_have_count(1)
+    expect(deleted).to_have_count(1)
+    deleted.get_by_role("button", name="Delete now").click()
+    studio.get_by_role("dialog", name="Delete Bert for good?").get_by_role("button", name="Delete for good").click()
+    expect(deleted).to_have_count(0)
+    expect(studio.locator(".vw-toast", has_text="Bert was deleted for good.")).to_be_visible()
+    assert [voice["name"] for voice in client.get(VOICES).json()["data"]] == ["Carla"]
+    assert client.post(f"/studio/voices/{bert['id']}/restore").status_code == 404
+    opened(studio, clara).locator("[data-do=remove]").click()
+    expect(deleted).to_have_count(1)
+
+
 def test_voice_can_be_exported_and_imported_as_a_file(
     studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -113,33 +113,15 @@ export class VoiceRow {
       t(takes ? 'voices.in_bin_takes' : 'voices.in_bin', { time: formatDuration(restorable, t), n: takes }),
     ];
     const now = t(takes ? 'voices.delete_now_takes' : 'voices.delete_now', { n: takes });
-    const question = t(takes ? 'voices.delete_ask_takes' : 'voices.delete_ask', { name: voice.name, n: takes });
     const offer = () => {
       studio.toasts.show(sentences.filter(Boolean).join(' '), {
         action: t('shell.undo'),
         stayMs: UNDO_MS,
-        onAction: () => this.attempt(async () => api.post(`studio/voices/${voice.id}/restore`)),
-        also: { action: now, onAction: () => confirmDeletion(studio, question, () => this.attempt(() => this.deleteForGood()), offer) },
+        onAction: () => restoreVoice(studio, voice.id),
+        also: { action: now, onAction: () => askToErase(studio, voice, takes, offer) },
       });
     };
     offer();
-  }
-
-  /** Delete a voice permanently that is already in the bin, and all takes with this voice. */
-  async deleteForGood() {
-    const { studio, voice } = this;
-    const deleted = api.delete(`studio/voices/${voice.id}?now=1&takes=1`).then(({ takes_deleted: n }) =>
-      studio.toasts.show(studio.t(n ? 'voices.gone_takes' : 'voices.gone', { name: voice.name, n })),
-    );
-    await studio.history.moveSeveral(deleted);
-  }
-
-  /** Run an action after the row was removed, and show its error as a toast. @param {() => Promise<unknown>} action */
-  async attempt(action) {
-    await this.studio.toasts.guard(async () => {
-      await action();
-      await this.studio.voices.refresh();
-    });
   }
 
   /** Return the number of scripts that use the voice, or 0 if it is unknown. */
@@ -218,6 +200,33 @@ export class VoiceRow {
     const word = this.studio.t(key);
     return word === key ? name : word;
   }
+}
+
+/** Restore a voice from the bin. @param {import('../app/studio.js').Studio} studio @param {string} id */
+export function restoreVoice({ toasts, voices }, id) {
+  return toasts.guard(async () => {
+    await api.post(`studio/voices/${id}/restore`);
+    await voices.refresh();
+  });
+}
+
+/**
+ * Ask the user to confirm the permanent deletion of a voice in the bin and of its takes.
+ *
+ * @param {import('../app/studio.js').Studio} studio @param {{id: string, name: string}} voice
+ * @param {number} takes number of takes with the voice @param {() => void} [onCancel]
+ */
+export function askToErase(studio, { id, name }, takes, onCancel) {
+  const { t, toasts } = studio;
+  const erase = async () => {
+    const deleted = api.delete(`studio/voices/${id}?now=1&takes=1`).then(({ takes_deleted: n }) =>
+      toasts.show(t(n ? 'voices.gone_takes' : 'voices.gone', { name, n })),
+    );
+    await studio.history.moveSeveral(deleted);
+    await studio.voices.refresh();
+  };
+  const question = t(takes ? 'voices.delete_ask_takes' : 'voices.delete_ask', { name, n: takes });
+  confirmDeletion(studio, question, () => toasts.guard(erase), onCancel);
 }
 
 /**

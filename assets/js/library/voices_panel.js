@@ -1,9 +1,10 @@
 /** Panel of the Library with stored voices, and with search, import and export. */
 
 import { api, errorOf } from '../common/api.js';
-import { arrangeChildren, getElement } from '../common/elements.js';
+import { formatDuration } from '../common/dates.js';
+import { arrangeChildren, createElement, getElement } from '../common/elements.js';
 import { acceptFiles } from '../common/files.js';
-import { VoiceRow } from './voice_row.js';
+import { askToErase, restoreVoice, VoiceRow } from './voice_row.js';
 
 const VOICE_FILE_SUFFIX = /\.(voice|pt|zip)$/; // File name suffixes of voice files from Voicewright, the official demo and voicebox.
 const MAX_STEM_CHARS = 60; // Maximum length of a name in characters before a number is added to it.
@@ -21,6 +22,7 @@ export class VoicesPanel {
     this.studio = studio;
     this.search = getElement(root, '#vw-voices-search', HTMLInputElement);
     this.list = getElement(root, '#vw-voices-list');
+    this.bin = getElement(root, '#vw-voices-bin');
     this.empty = getElement(root, '#vw-voices-empty');
     this.begin = getElement(root, '#vw-voices-begin');
     this.error = getElement(root, '#vw-voices-error');
@@ -38,6 +40,7 @@ export class VoicesPanel {
   onLanguage() {
     this.rows.clear();
     this.paint();
+    this.listBin();
   }
 
   /** Update the list after the voices were loaded, and clear an earlier loading error. */
@@ -45,6 +48,26 @@ export class VoicesPanel {
     if (this.showsLoadError) this.error.textContent = '';
     this.showsLoadError = false;
     this.paint();
+    this.listBin();
+  }
+
+  /** List the deleted voices, with buttons that restore them or delete them permanently. */
+  async listBin() {
+    if (this.root.closest('[hidden]')) return;
+    const { studio } = this;
+    const { t, toasts } = studio;
+    /** @type {{voices: {id: string, name: string, restorable_s: number}[]}} */
+    const { voices } = await api.get('studio/deleted-voices').catch(() => ({ voices: [] })); // The list of voices reports the error.
+    const items = voices.map((voice) => {
+      const erase = async () => askToErase(studio, voice, (await api.get(`studio/voices/${voice.id}`)).takes);
+      const button = (/** @type {string} */ key, /** @type {() => void} */ onclick) =>
+        createElement('button', { type: 'button', className: 'vw-quiet', textContent: t(key), onclick });
+      const sentence = t('voices.is_in_bin', { name: voice.name, time: formatDuration(voice.restorable_s, t) });
+      const buttons = [button('library.restore_bin', () => restoreVoice(studio, voice.id)), ' ', button('voices.delete_now', () => toasts.guard(erase))];
+      return createElement('li', { id: `vw-bin-${voice.id}` }, [sentence, ' ', ...buttons]);
+    });
+    // An unchanged list keeps its elements, so that a focused button keeps the focus.
+    if (this.bin.innerHTML !== items.map(({ outerHTML }) => outerHTML).join('')) this.bin.replaceChildren(...items);
   }
 
   async refresh() {

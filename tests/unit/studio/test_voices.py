@@ -151,6 +151,26 @@ async def test_voice_in_the_recycle_bin_can_be_deleted_permanently(client: httpx
     assert code(await client.get(address)) == (404, "voice_not_found")
 
 
+async def in_bin(client: httpx.AsyncClient, **headers: str) -> Any:
+    return (await client.get("/studio/deleted-voices", headers=headers)).json()["voices"]
+
+
+async def test_deleted_voices_are_listed_until_they_are_restored_or_deleted_permanently(
+    client: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    made = [await kept(client, name) for name in ("Clara", "Zoë", "Peter")]
+    assert await in_bin(client) == []
+    for voice in made:
+        await client.delete(f"/studio/voices/{voice['id']}")
+    binned(tmp_path)[0].with_name("damaged.voice").write_bytes(b"\x10\0\0\0\0\0\0\0{")
+    listed = await in_bin(client)
+    assert [(voice["id"], voice["name"]) for voice in listed] == [(voice["id"], voice["name"]) for voice in made[::-1]]
+    assert all(40 < voice["restorable_s"] <= 60 for voice in listed)
+    await client.post(f"/studio/voices/{made[0]['id']}/restore")
+    await client.delete(f"/studio/voices/{made[1]['id']}?now=1")
+    assert [voice["name"] for voice in await in_bin(client)] == ["Peter"]
+
+
 async def test_voice_whose_name_was_reused_stays_in_the_recycle_bin(client: httpx.AsyncClient) -> None:
     made = await kept(client)
     await client.delete(f"/studio/voices/{made['id']}")
@@ -195,6 +215,9 @@ async def test_visitors_cannot_see_change_or_delete_voices_of_other_visitors(
             )
         assert code(await client.delete(f"/studio/voices/{house['id']}", headers=bert)) == (403, "voice_not_yours")
         assert (await client.delete(f"/studio/voices/{annas['id']}", headers=anna)).status_code == 200
+        assert [voice["name"] for voice in await in_bin(client, **anna)] == ["Clara"]
+        for headers in (bert, lying, {"X-Voice-Owner": "anna"}, {}):
+            assert await in_bin(client, **headers) == []
         restore = f"/studio/voices/{annas['id']}/restore"
         assert code(await client.post(restore, headers=bert)) == (404, "voice_not_found")
         assert code(await client.post(restore)) == (404, "voice_not_found")
