@@ -33,7 +33,7 @@ SYLLABIC = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "YI ", "ETHIOPI
 
 def is_speakable(text: str) -> bool:
     """True if the text has a letter or a digit."""
-    return any(character.isalnum() for character in text)
+    return any(map(str.isalnum, text))
 
 
 def is_readable(text: str) -> bool:
