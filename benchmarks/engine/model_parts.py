@@ -23,7 +23,6 @@ from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.engine.execution.prompt import Prompt, build_prompt
 from runtime.engine.execution.slots import SlotInputs, merge_sampling_defaults
-from runtime.engine.scheduling.input_processor import admit
 from runtime.request import Mode, Sampling, SpeechRequest
 from runtime.settings import Settings
 
@@ -40,7 +39,6 @@ class ModelParts:
         self.start_s = time.perf_counter() - began
         self.device_bytes = free - free_bytes()
         self.core: EngineCore = self.engine.registry.cores[0]
-        self._settings = settings
         self._prompt = replace(self.prompt(TEXT), constant=0, key="")
         self._graphs: list[Callable[[], object]] = []
         for tensor in (*self.core.runner.slot_cache.keys, *self.core.runner.slot_cache.values):
@@ -49,7 +47,7 @@ class ModelParts:
     @property
     def max_positions(self) -> int:
         """Return the maximum number of positions in a slot of the KV cache."""
-        return self.core.length
+        return self.core.runner.slot_cache.length
 
     @torch.inference_mode()
     def begin_rows(self, batch: int, context: int) -> NDArray[np.int64]:
@@ -150,7 +148,7 @@ class ModelParts:
         """Create the prompt of a text, with a voice that needs no reference recording."""
         checkpoint, mode = self.core.checkpoint, self.engine.cards[0].modes[0]
         request = SpeechRequest(text=text, mode=mode if mode is not Mode.BASE else Mode.VOICE_DESIGN)
-        admission, text_stream = admit(request, checkpoint, self._settings.limits, self.core.length)
+        admission, text_stream = self.core.validate_request(request)
         utterance = admission.plan(text_stream.text, checkpoint.text_tokenizer).prompt_inputs
         return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
 

@@ -27,6 +27,7 @@ from runtime.engine.execution.prompt_batches import PROMPT_BATCH_SIZES
 from runtime.engine.execution.slots import SlotInputs
 from runtime.engine.scheduling.code2wav_scheduler import Code2WavScheduler
 from runtime.engine.scheduling.in_flight import Expect, InFlight
+from runtime.engine.scheduling.input_processor import Admission, admit
 from runtime.engine.scheduling.scheduler import YIELD_BUSY_SHARE, Scheduler, SequenceTable, Slots
 from runtime.engine.scheduling.segment_runner import SegmentRunner
 from runtime.engine.scheduling.sequence import Sequence, SequenceState
@@ -94,7 +95,7 @@ class EngineCore:
         self.device = device
         settings = config.settings
         self.slots = slots = config.slots
-        self.length = length = config.length
+        length = config.length
         self.modes = settings.modes
         self.waiting = waiting
         self.clock = host.clock
@@ -123,8 +124,10 @@ class EngineCore:
         )
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)
-        # True if another checkpoint may provide the embeddings for requests of this checkpoint.
-        self.may_cross_embed = False
+        # Function that validates a request on any thread.
+        self.validate_request: partial[tuple[Admission, TextStream]] = partial(
+            admit, checkpoint=checkpoint, limits=settings.limits, slot_length=length
+        )
         self.sequences: dict[int, Sequence] = {}  # Running sequences by slot.
         self.frames_made = 0  # Number of frames with audio since the start, except frames of canary requests.
         self.table = SequenceTable(slots)
@@ -174,7 +177,7 @@ class EngineCore:
                 (execution/cross_checkpoint_embeddings.py).
         """
         self.voice_cache = self.waiting.voices = reader.voice_cache
-        self.may_cross_embed = may_cross_embed
+        self.validate_request = partial(self.validate_request, may_cross_embed=may_cross_embed)
         self.segment_runner.embedding_source = reader.checkpoint.talker if may_cross_embed else None
         self.runner.frame.set_embedding_source(self.segment_runner.embedding_source)
 

@@ -26,7 +26,7 @@ from runtime.engine.execution.heartbeat import Heartbeat
 from runtime.engine.loading.loader import CheckpointLoader
 from runtime.engine.loading.registry import Registry, RegistryEntry
 from runtime.engine.open_requests import Command, OpenRequests, Submission
-from runtime.engine.scheduling.input_processor import Admission, admit
+from runtime.engine.scheduling.input_processor import Admission
 from runtime.engine.scheduling.sequence import Sequence
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.engine.text.text_stream import TextStream
@@ -313,7 +313,7 @@ class Engine:
             # The queue is checked before the validation, which takes up to 0.1 s. If the queue is full, the request is
             # refused fast.
             self._find_place(entry, request)
-        admitted = None if core is None else self._admit(core, request)
+        admitted = None if core is None else core.validate_request(request)
         with self._lock:
             if (preempted := self._find_place(entry, request)) is not None:
                 self._preempt(*preempted)
@@ -348,7 +348,7 @@ class Engine:
             raise self.registry.mode_error(mode)
         if mode is not Mode.BASE:
             raise ModeNotServed(param="task_type", mode=mode, known=Mode.BASE)
-        admission, _ = self._admit(core, SpeechRequest(text="A", mode=mode, reference=reference))
+        admission, _ = core.validate_request(SpeechRequest(text="A", mode=mode, reference=reference))
         assert admission.reference is not None
         assert admission.voice_key is not None
         core.voice_cache.prepare(admission.reference, admission.voice_key, done)
@@ -525,7 +525,7 @@ class Engine:
         try:
             self.registry.needed(request)
             assert entry.core is not None, "it is loaded, or has failed and was refused"
-            return self._admit(entry.core, request)
+            return entry.core.validate_request(request)
         except SpeechError as error:
             return error
 
@@ -535,9 +535,6 @@ class Engine:
             return all(entry.core is not None for entry in self.registry.needed(sequence.request))
         except SpeechError:  # The admission of the request raises the same error later.
             return True
-
-    def _admit(self, core: EngineCore, request: SpeechRequest) -> tuple[Admission, TextStream]:
-        return admit(request, core.checkpoint, self.settings.limits, core.length, may_cross_embed=core.may_cross_embed)
 
     @staticmethod
     def _seed(request: SpeechRequest) -> int:

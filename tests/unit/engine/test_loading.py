@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import runtime.engine.core as core_module
 from runtime.engine.engine import Engine
 from runtime.engine.loading.loader import CheckpointLoader
 from runtime.engine.loading.registry import RegistryEntry
+from runtime.engine.scheduling.input_processor import admit
 from runtime.errors import CheckpointUnusable, EmptyText, EngineDead, UnknownVoice
 from runtime.request import Broken, Finished, Mode, Queued, SpeechEvent, StopReason
 from runtime.settings import EngineSettings, Limits, Settings
@@ -111,10 +113,12 @@ def test_waiting_requests_are_validated_on_the_loader_thread(
 ) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     threads: list[str] = []
-    admit = engine._admit
-    monkeypatch.setattr(
-        engine, "_admit", lambda *given: (threads.append(threading.current_thread().name), admit(*given))[1]
-    )
+
+    def admit_and_record(*args: Any, **kwargs: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return admit(*args, **kwargs)
+
+    monkeypatch.setattr(core_module, "admit", admit_and_record)
     recorder = EventRecorder()
     engine.submit(streamed("Hello world.", max_frames=6), recorder)
     tick_until(engine, lambda: recorder.ended)

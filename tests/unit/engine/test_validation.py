@@ -148,15 +148,16 @@ class Slow:
 @pytest.fixture
 def slow(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     slow = Slow(engine_of(quick))
-    admit = slow.engine._admit
+    core = slow.engine.registry.cores[0]
+    validate = core.validate_request
 
-    def admit_slowly(core: Any, request: Any) -> Any:
+    def validate_slowly(request: Any) -> Any:
         slow.texts.append(request.text)
         slow.is_validating.set()
         assert slow.may_admit.wait(TEST_TIMEOUT_S)
-        return admit(core, request)
+        return validate(request)
 
-    monkeypatch.setattr(slow.engine, "_admit", admit_slowly)
+    monkeypatch.setattr(core, "validate_request", validate_slowly)
     slow.engine.start()
     yield slow
     slow.may_admit.set()
