@@ -14,6 +14,7 @@ from runtime.request import AudioChunk, Broken, Finished, Reference, SpeechEvent
 from runtime.server.engine_host import EngineHost
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.utterance import StreamedText, Utterance
+from runtime.server.text.filter import create_text_filters
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.websocket_routes import serve_session, session_arguments
 from runtime.server.wire import Name, StrictFields, Text, validate_fields
@@ -52,7 +53,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
 
     def _begun(self, message: ToyMessage) -> Utterance[ToyMessage]:
         resolved = self._resolver.resolve(mode=None, model=None, voice=message.voice, has_reference=False)
-        text = StreamedText(self._limits, "markdown", pause_s=0.3)
+        text = StreamedText(self._limits, create_text_filters("markdown"), pause_s=0.3)
         return self._number(Utterance(self._commands, self._chosen(message, resolved), text))
 
     def _on_event(self, utterance: Utterance[ToyMessage], event: SpeechEvent) -> None:

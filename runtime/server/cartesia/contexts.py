@@ -52,7 +52,7 @@ class Context:
 
         The time is in seconds on the session's clock. The result is None if no text waits for a pause of the client.
         """
-        return self.text.due if self.voice.is_ready and len(self.segments) == 1 else None
+        return self.text.pause.due if self.voice.is_ready and len(self.segments) == 1 else None
 
     def note(self, notes: Iterable[str]) -> None:
         """Add notes to the final message of the context, without duplicates."""

@@ -22,7 +22,8 @@ from runtime.server.cartesia.contexts import Context, Segment
 from runtime.server.cartesia.schema import Generation, read_generation
 from runtime.server.session.dialect import Dialect, RecentNames
 from runtime.server.session.utterance import StreamedText
-from runtime.server.text.pronunciations import all_pronunciations
+from runtime.server.text.filter import create_text_filters
+from runtime.server.text.pronunciations import all_pronunciations, dictionary_for
 from runtime.server.wire import SAMPLE_BYTES, split_pcm
 from runtime.shared.text.inline_tags import ReadText
 from runtime.shared.text.speech_rate import is_readable
@@ -62,7 +63,7 @@ class CartesiaSession(Dialect[Segment]):
 
     def _check_deadlines(self, now: float) -> None:
         for context in tuple(self._contexts.values()):
-            if context.pause_due is not None and context.text.has_paused(now):
+            if context.pause_due is not None and context.text.pause.has_paused(now):
                 context.head.queue_text(context.text.flush())
                 self._emit_progress(context, is_flushed=True)
         for context in tuple(self._contexts.values()):
@@ -135,6 +136,7 @@ class CartesiaSession(Dialect[Segment]):
             raise TooManyContexts(limit=self._limits.max_contexts)
         resolved = message.resolve_voice(self._resolver)
         self._cancelled.forget(name)
+        dictionary = dictionary_for(all_pronunciations(message, self._library), self._limits, tags=False)
         context = self._contexts[name] = Context(
             name=name,
             voice=self._chosen(message, resolved),
@@ -143,11 +145,9 @@ class CartesiaSession(Dialect[Segment]):
             read=ReadText(self._limits, brackets=False),
             text=StreamedText(
                 self._limits,
-                message.filter_name,
+                create_text_filters(message.filter_name, dictionary, spells=True),
                 message.pause_s,
                 param="transcript",
-                pronunciations=all_pronunciations(message, self._library),
-                spells=True,
             ),
             last_input_at=self._clock(),
         )
@@ -158,12 +158,14 @@ class CartesiaSession(Dialect[Segment]):
     def _extend(self, context: Context, message: Generation) -> None:
         context.text.count(message.transcript)
         last = context.segments[-1]
-        spoken = context.text.feed_text(message.transcript, self._clock())
+        context.text.pause.restart(message.transcript, self._clock())
+        spoken = context.text.feed_text(message.transcript)
         if not message.goes_on:
+            context.text.pause.settle()
             spoken += context.text.finish()
         elif message.speaks_at_once:
             spoken += context.text.flush()
-            context.text.settle()
+            context.text.pause.settle()
         last.queue_text(spoken)
         if message.transcript.strip() and context.short_since is not None:
             # If the new text has no words to speak, for example because it is code, the context still waits for text.

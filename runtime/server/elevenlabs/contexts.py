@@ -40,8 +40,8 @@ class Context(Utterance[SynthesisOptions]):
 
         One time depends on the client's pause, and the other time on the chunk schedule.
         """
-        if self.text.due is not None and self.voice.is_ready:
-            yield self.text.due
+        if self.text.pause.due is not None and self.voice.is_ready:
+            yield self.text.pause.due
         if self.schedule is None or not self.takes_text or not self.schedule.is_due:
             return
         if self.plays_until is not None:
@@ -66,7 +66,8 @@ class Context(Utterance[SynthesisOptions]):
             text = text.lstrip()
             self._is_leading = not text
         if text:
-            self._hold(self.text.feed_text(text, now))
+            self.text.pause.restart(text, now)
+            self._hold(self.text.feed_text(text))
             self.send_text()
         if self.schedule is not None:
             self.schedule.append_text(text, is_triggered=message.try_trigger_generation)
@@ -85,6 +86,7 @@ class Context(Utterance[SynthesisOptions]):
 
     def close(self) -> None:
         """Mark the text of the context as complete."""
+        self.text.pause.settle()
         self._hold(self.text.finish())
         self.words.append_text(self.read.finish())
         self._end_word()

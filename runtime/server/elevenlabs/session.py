@@ -27,7 +27,8 @@ from runtime.server.elevenlabs.schema import (
 )
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.utterance import StreamedText
-from runtime.server.text.pronunciations import all_pronunciations
+from runtime.server.text.filter import create_text_filters
+from runtime.server.text.pronunciations import all_pronunciations, dictionary_for
 from runtime.server.wire import SAMPLE_BYTES, Reply, split_pcm
 from runtime.shared.text.inline_tags import ReadText
 
@@ -117,14 +118,9 @@ class ElevenLabsSession(Dialect[Context]):
         resolved = self._resolved(message.instructions)
         config = synthesis_options(message, options.language_code, options.seed, resolved, self._cards)
         pause_s = self._limits.max_buffer_delay_ms / 1000
-        text = StreamedText(
-            self._limits,
-            message.text_filter or "markdown",
-            pause_s,
-            pronunciations=all_pronunciations(message, self._library),
-            tags=message.tags,
-            spells=True,
-        )
+        dictionary = dictionary_for(all_pronunciations(message, self._library), self._limits, tags=message.tags)
+        filters = create_text_filters(message.text_filter or "markdown", dictionary, spells=True)
+        text = StreamedText(self._limits, filters, pause_s)
         lengths = message.generation_config.chunk_length_schedule
         context = Context(
             self._commands,

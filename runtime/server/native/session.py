@@ -195,7 +195,7 @@ class NativeSession(Dialect[NativeUtterance]):
         for index, turn in enumerate(message.inputs):
             with errors_of_turn(index, {turn.voice_field: turn.voice_field, "text": "text"}):
                 growing = config.create_streamed_text(self._limits)
-                text = growing.feed_text(turn.text, self._clock()) + growing.finish()
+                text = growing.feed_text(turn.text) + growing.finish()
                 check_turn_text(text)
                 if turn.voice is None:
                     yield ReadyTurn(text)

@@ -30,7 +30,7 @@ from runtime.server.omni.sentence_queue import OpenEncoder, QueuedClose, Sentenc
 from runtime.server.omni.sentences import SentenceSplitter
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.speech_fields import NO_RECORDING
-from runtime.server.session.utterance import ChosenVoice, StreamedText
+from runtime.server.session.utterance import ChosenVoice, PauseDetector
 from runtime.server.text.pronunciations import all_pronunciations
 from runtime.server.wire import check_text
 from runtime.shared.text.inline_tags import last_style
@@ -77,21 +77,21 @@ class OmniSession(Dialect[Sentence]):
         return None if is_spoken_to else min(_IDLE_S, self._limits.idle_s)
 
     @property
-    def _pausing(self) -> StreamedText | None:
-        """Return the text in which pauses are detected, or None.
+    def _pausing(self) -> PauseDetector | None:
+        """Return the detector of pauses in the current text, or None.
 
         Pauses in streamed text are detected only after the sentence was submitted.
         """
         if self._turn is None or not (self._live is None or self._is_speaking(self._live)):
             return None
-        return self._turn.text
+        return self._turn.text.pause
 
     def _deadlines(self) -> Iterator[float]:
-        if (text := self._pausing) is not None and text.due is not None:
-            yield text.due
+        if (pause := self._pausing) is not None and pause.due is not None:
+            yield pause.due
 
     def _check_deadlines(self, now: float) -> None:
-        if (text := self._pausing) is not None and text.has_paused(now):
+        if (pause := self._pausing) is not None and pause.has_paused(now):
             self._flush()
 
     def _expire(self, error: Expired) -> None:
@@ -208,7 +208,8 @@ class OmniSession(Dialect[Sentence]):
         else:
             self._unspoken_chars += len(text)
             turn.fragments += voice.config.is_live
-            self._speak_on(turn, turn.text.feed_text(text, self._clock()))
+            turn.text.pause.restart(text, self._clock())
+            self._speak_on(turn, turn.text.feed_text(text))
         try:
             check_text(len(self._uncommitted) + self._unspoken_chars, self._limits)
         except TextTooLong as error:
@@ -245,7 +246,8 @@ class OmniSession(Dialect[Sentence]):
             self._uncommitted = ""
             self._unspoken_chars += len(text)
             turn.fragments += 1
-            self._grow(turn, turn.text.feed_text(text, self._clock()) + turn.text.flush())
+            turn.text.pause.restart(text, self._clock())
+            self._grow(turn, turn.text.feed_text(text) + turn.text.flush())
             self._flush_live()
             self.send_queue.add_message(messages.input_committed(commit_id, turn.fragments - 1, len(text)))
 
@@ -274,7 +276,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _done(self, voice: ChosenVoice[OmniConfig]) -> None:
         turn = self._opened(voice)
-        turn.text.settle()
+        turn.text.pause.settle()
         if self._uncommitted.strip():
             self._commit(voice, None)
         if not self._is_overlong:

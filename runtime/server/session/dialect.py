@@ -268,12 +268,13 @@ class Dialect(ABC, Generic[Speaking]):
 
     def _deadlines(self) -> Iterator[float]:
         """Yield the deadlines of all utterances, at which `tick` must be called."""
-        return (utterance.text.due for utterance in self.utterances.values() if utterance.text.due is not None)
+        pauses = (utterance.text.pause.due for utterance in self.utterances.values())
+        return (due for due in pauses if due is not None)
 
     def _check_deadlines(self, now: float) -> None:
         """Process the expired deadlines of all utterances."""
         for utterance in tuple(self.utterances.values()):
-            if utterance.text.has_paused(now):
+            if utterance.text.pause.has_paused(now):
                 utterance.flush()
 
     def _step(self) -> bool:

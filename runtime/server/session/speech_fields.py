@@ -15,8 +15,8 @@ from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 from runtime.errors import InvalidConfig
 from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split, VoicePrompt
 from runtime.server.session.utterance import StreamedText
-from runtime.server.text.filter import FilterName
-from runtime.server.text.pronunciations import DictionaryIds, Pronunciations
+from runtime.server.text.filter import FilterName, create_text_filters
+from runtime.server.text.pronunciations import DictionaryIds, Pronunciations, dictionary_for
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, Text, VoiceFields, language_of, without_nulls
 from runtime.settings import Limits
@@ -167,9 +167,8 @@ class SpeechFields(VoiceFields):
 
     def create_streamed_text(self, limits: Limits) -> StreamedText:
         """Create an empty streamed text with the text settings of this request."""
-        return StreamedText(
-            limits, self.filter_name, self.pause_s(limits), pronunciations=self.pronunciations, tags=self.tags
-        )
+        dictionary = dictionary_for(self.pronunciations, limits, tags=self.tags)
+        return StreamedText(limits, create_text_filters(self.filter_name, dictionary), self.pause_s(limits))
 
     @property
     def dictionaries(self) -> list[tuple[str, str | None]]:

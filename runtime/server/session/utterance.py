@@ -7,15 +7,14 @@ to the engine immediately.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from runtime.errors import SpeechError
 from runtime.request import Reference, SpeechRequest
 from runtime.server.session.commands import Append, Cancel, Command, FinishText, Flush, Submit
-from runtime.server.text.filter import FilterName, create_text_filter
-from runtime.server.text.pronunciations import Pronunciation, dictionary_for
+from runtime.server.text.filter import FilterPipeline, TextFilter
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import check_text
 from runtime.settings import Limits
@@ -55,43 +54,20 @@ class ChosenVoice(Generic[Config]):
         return self.reference if isinstance(self.reference, Reference) else None
 
 
-class StreamedText:
-    """Streamed text of one utterance, with a length limit, a text filter and pause detection."""
+class PauseDetector:
+    """Detector of pauses in a client's text, after which the received text is spoken.
 
-    def __init__(
-        self,
-        limits: Limits,
-        filter_name: FilterName,
-        pause_s: float | None,
-        *,
-        param: str = "text",
-        pronunciations: Iterable[Pronunciation] = (),
-        tags: bool = False,
-        spells: bool = False,
-    ) -> None:
-        self._limits = limits
-        self._param = param  # Name of the field with the text, which is used in error messages.
-        self._chars = 0
-        self._filter = create_text_filter(filter_name, dictionary_for(pronunciations, limits, tags=tags), spells=spells)
-        # Seconds without new text after which the received text is spoken. None if a pause of the client has no effect.
+    `pause_s` is the length in seconds of such a pause, or None if pauses have no effect.
+    """
+
+    def __init__(self, pause_s: float | None) -> None:
         self._pause_s = pause_s
         self._tail = ""
         # Time at which the received text will be spoken if no more text arrives, or None.
         self.due: float | None = None
 
-    def count(self, text: str) -> None:
-        """Count the characters of received text and check that the total is within the limit.
-
-        Raises:
-            TextTooLong: The text exceeds the limit.
-        """
-        self._chars += len(text)
-        check_text(self._chars, self._limits, param=self._param)
-
-    def feed_text(self, text: str, now: float) -> str:
-        """Append received text and return the new filtered text that is final.
-
-        Filtered text that later input could change is held back.
+    def restart(self, text: str, now: float) -> None:
+        """Start to measure the pause after `text`, which has arrived now.
 
         Args:
             now: Current time in seconds on the session's clock.
@@ -99,16 +75,6 @@ class StreamedText:
         if self._pause_s is not None:
             self._tail = (self._tail + text)[-2 * TAIL_CHARS :]
             self.due = now + self._pause_s if may_end(self._tail) else None
-        return self._filter.feed_text(text)
-
-    def flush(self) -> str:
-        """Return the filtered text that was held back, although more text may follow."""
-        return self._filter.flush()
-
-    def finish(self) -> str:
-        """End the text and return the filtered text that was held back."""
-        self.settle()
-        return self._filter.finish()
 
     def settle(self) -> None:
         """Ignore the current pause, so that it does not start speech.
@@ -127,6 +93,31 @@ class StreamedText:
             return False
         self.settle()
         return True
+
+
+class StreamedText(FilterPipeline):
+    """Text filters of one utterance, with a length limit and pause detection.
+
+    `param` is the name of the field with the text, which is used in error messages.
+    """
+
+    def __init__(
+        self, limits: Limits, filters: Sequence[TextFilter], pause_s: float | None, *, param: str = "text"
+    ) -> None:
+        super().__init__(filters)
+        self._limits = limits
+        self._param = param
+        self._chars = 0
+        self.pause = PauseDetector(pause_s)
+
+    def count(self, text: str) -> None:
+        """Count the characters of received text and check that the total is within the limit.
+
+        Raises:
+            TextTooLong: The text exceeds the limit.
+        """
+        self._chars += len(text)
+        check_text(self._chars, self._limits, param=self._param)
 
 
 @dataclass(slots=True, eq=False)
@@ -185,12 +176,13 @@ class Utterance(Generic[Config]):
             TextTooLong: The text exceeds the limit.
         """
         self.text.count(text)
-        self.queue_text(self.text.feed_text(text, now))
+        self.text.pause.restart(text, now)
+        self.queue_text(self.text.feed_text(text))
         self.send_text()
 
     def flush(self) -> None:
         """Make the engine speak all text that was received so far."""
-        self.text.settle()
+        self.text.pause.settle()
         self.queue_text(self.text.flush())
         if self.keeps_pieces and (not self.queued or self.queued[-1] is not None):
             # Consecutive flushes are merged, so that a client cannot fill the queue with them.
@@ -199,6 +191,7 @@ class Utterance(Generic[Config]):
 
     def finish(self) -> None:
         """Mark the text as complete, and send all queued text to the engine."""
+        self.text.pause.settle()
         self.queue_text(self.text.finish())
         self.is_complete = True
         self.send_text()

@@ -21,35 +21,31 @@ PIECE_CHARS = 256  # Maximum number of characters that one filter call processes
 class TextFilter(Protocol):
     """Interface of an incremental text filter.
 
-    The text to speak is the concatenation of the results of all calls.
+    See `FilterPipeline` for the methods.
     """
 
-    def feed_text(self, text: str) -> str:
-        """Append text and return the new filtered text that is final.
+    def feed_text(self, text: str) -> str: ...
 
-        Filtered text that later input could change is held back.
-        """
-        ...
+    def flush(self) -> str: ...
 
-    def flush(self) -> str:
-        """Return the filtered text that was held back, although more text may follow."""
-        ...
-
-    def finish(self) -> str:
-        """End the text and return the filtered text that was held back."""
-        ...
+    def finish(self) -> str: ...
 
 
 class FilterPipeline:
     """Text filters that run one after another on pieces of the input.
 
-    The calling thread sleeps after a piece if necessary, which leaves CPU time to the engine.
+    The text to speak is the concatenation of the results of all calls. The calling thread sleeps after a piece if
+    necessary, which leaves CPU time to the engine.
     """
 
     def __init__(self, stages: Sequence[TextFilter]) -> None:
         self._stages = stages
 
     def feed_text(self, text: str) -> str:
+        """Append text and return the new filtered text that is final.
+
+        Filtered text that later input could change is held back.
+        """
         output = []
         for piece in _pieces(text):
             for stage in self._stages:
@@ -59,25 +55,27 @@ class FilterPipeline:
         return "".join(output)
 
     def flush(self) -> str:
+        """Return the filtered text that was held back, although more text may follow."""
         text = ""
         for stage in self._stages:
             text = stage.feed_text(text) + stage.flush()
         return text
 
     def finish(self) -> str:
+        """End the text and return the filtered text that was held back."""
         text = ""
         for stage in self._stages:
             text = stage.feed_text(text) + stage.finish()
         return text
 
 
-def create_text_filter(
+def create_text_filters(
     name: FilterName, dictionary: Dictionary | None = None, *, spells: bool = False
-) -> FilterPipeline:
-    """Create the text filter with this name, followed by the replacements of `dictionary`.
+) -> list[TextFilter]:
+    """Create the text filters with this name, followed by the replacements of `dictionary`.
 
     Args:
-        name: Name of the filter: "markdown", or "none" for no filter.
+        name: Name of the filters: "markdown", or "none" for no filter.
         dictionary: Pronunciations that replace words, or None.
         spells: True to spell the content of ``<spell>`` tags.
     """
@@ -88,7 +86,7 @@ def create_text_filter(
         stages += [GrowingThoughts(), GrowingMarkdown()]
     if dictionary is not None:
         stages.append(GrowingPronunciation(dictionary))
-    return FilterPipeline(stages)
+    return stages
 
 
 def filter_text(
@@ -104,7 +102,7 @@ def filter_text(
         dictionary: Function that returns the pronunciations, or None.
         spells: True to spell the content of ``<spell>`` tags.
     """
-    growing = create_text_filter(name, dictionary(), spells=spells)
+    growing = FilterPipeline(create_text_filters(name, dictionary(), spells=spells))
     for piece in _pieces(text):
         yield growing.feed_text(piece)
     yield growing.finish()

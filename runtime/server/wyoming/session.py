@@ -16,6 +16,7 @@ from runtime.errors import BadRequest, OutOfOrder, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, ModelCard, SpeechEvent
 from runtime.server.session.dialect import SingleErrorDialect
 from runtime.server.session.utterance import StreamedText, Utterance
+from runtime.server.text.filter import create_text_filters
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.wire import check_text
 from runtime.server.wyoming import messages
@@ -145,7 +146,7 @@ class WyomingSession(SingleErrorDialect[WyomingUtterance]):
         match event:
             case Synthesize() if received is None:
                 text = self._begin_utterance(event, in_pieces=False)
-                text.queue_text(text.text.feed_text(event.text, self._clock()))
+                text.queue_text(text.text.feed_text(event.text))
                 self._complete(text)
             case Synthesize():
                 pass  # The text has already arrived in pieces.
@@ -153,7 +154,8 @@ class WyomingSession(SingleErrorDialect[WyomingUtterance]):
                 self._begin_utterance(event, in_pieces=True)
             case SynthesizeChunk() if received is not None:
                 received.text.count(event.text)
-                received.queue_text(received.text.feed_text(event.text, self._clock()))
+                received.text.pause.restart(event.text, self._clock())
+                received.queue_text(received.text.feed_text(event.text))
             case SynthesizeStop() if received is not None:
                 self._complete(received)
             case SynthesizeStart():
@@ -167,11 +169,13 @@ class WyomingSession(SingleErrorDialect[WyomingUtterance]):
         name = voice.speaker or (None if model else voice.name)
         resolved = self._resolver.resolve(mode=None, model=model, voice=name, has_reference=False)
         pause_s = self._limits.max_buffer_delay_ms / 1000 if in_pieces else None
-        text = StreamedText(self._limits, "markdown" if in_pieces else "none", pause_s)
+        filters = create_text_filters("markdown" if in_pieces else "none")
+        text = StreamedText(self._limits, filters, pause_s)
         self._texts.append(WyomingUtterance(self._commands, self._chosen(voice, resolved), text, in_pieces=in_pieces))
         return self._texts[-1]
 
     def _complete(self, utterance: WyomingUtterance) -> None:
+        utterance.text.pause.settle()
         utterance.queue_text(utterance.text.finish())
         utterance.is_complete = True
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.markdown.thoughts import GrowingThoughts, without_thoughts
-from runtime.server.text.filter import create_text_filter
+from runtime.server.text.filter import FilterPipeline, create_text_filters
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_text_after_a_tag_is_emitted_immediately() -> None:
 
 
 def test_markdown_filter_leaves_out_thoughts() -> None:
-    spoken = create_text_filter("markdown")
+    spoken = FilterPipeline(create_text_filters("markdown"))
     assert (
         spoken.feed_text("<think>Plan: *wave*.</think>\n\n**Hello** there.") + spoken.finish()
     ).strip() == "Hello there."
-    plain = create_text_filter("none")
+    plain = FilterPipeline(create_text_filters("none"))
     assert plain.feed_text("<think>Hm.</think>") + plain.finish() == "<think>Hm.</think>"
 
 
