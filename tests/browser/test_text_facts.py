@@ -202,6 +202,7 @@ def test_example_texts_fill_the_field_and_keep_the_users_text(studio: Page) -> N
     starters.nth(3).click()
     after = [speaker(studio), studio.input_value("#vw-text"), studio.input_value("#vw-speakers-instruct")]
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, False]
+    expect(studio.locator("#vw-speakers-chips [aria-pressed=true]")).to_have_count(1)
     studio.screenshot(path=SCREENSHOTS / "starters.png")
     studio.fill("#vw-text", "My own words.")
     expect(starters.first).to_be_hidden()

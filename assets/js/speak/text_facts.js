@@ -172,7 +172,7 @@ export class Starters {
       studio.text = oneOf([...written, ...this.texts].filter((one) => one !== text));
       const voices = catalogue.speakers.filter(({ key }) => key !== room.chosen?.key);
       if (voices.length) room.choose(voices[Math.floor(Math.random() * voices.length)]);
-      if (!room.noStyleReason()) room.instruct.value = oneOf(presets.instructs.map((one) => one.text).filter((one) => one !== room.instruct.value));
+      if (!room.noStyleReason()) room.setStyle(oneOf(presets.instructs.map((one) => one.text).filter((one) => one !== room.instruct.value)));
     });
     studio.drafts.touch();
   }
