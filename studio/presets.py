@@ -37,12 +37,12 @@ class SampleScript:
 class Starter:
     """Example text that the page offers when the text field of a tab is empty.
 
-    ``name`` and ``text`` are dictionaries by language. ``cast`` is True if the text is a dialogue of several speakers
-    in script format.
+    ``name`` and ``text`` are dictionaries by language, with one or more texts. ``cast`` is True if the text is a
+    dialogue of several speakers in script format.
     """
 
     name: dict[str, str]
-    text: dict[str, str]
+    text: dict[str, list[str]]
     cast: bool
 
 

@@ -214,6 +214,19 @@ def test_example_texts_fill_the_field_and_keep_the_users_text(studio: Page) -> N
     expect(starters.locator("span").first).to_have_text("A story")
 
 
+def test_shuffle_chooses_among_many_texts_of_one_language(studio: Page) -> None:
+    change_model_cards(studio, languages=["English"])
+    reload_to_speak(studio)
+    shuffle = studio.locator(STARTERS, has_text="Shuffle")
+    texts = set()
+    for _ in range(40):
+        shuffle.click()
+        texts.add(studio.input_value("#vw-text"))
+    assert len(texts) > 6
+    assert all(text.isascii() for text in texts)
+    expect(shuffle).to_be_visible()  # All these texts are examples, not the user's own text.
+
+
 def test_example_dialogue_assigns_voices_and_plays_with_one_press(studio: Page) -> None:
     studio.locator(STARTERS, has_text="A dialogue").click()
     expect(studio.locator("#vw-room-script")).to_be_visible()

@@ -380,7 +380,7 @@ export class Studio {
   /** True if the user has written the text, false for an empty text or a sample of the page. */
   get isOwnText() {
     const { texts, starters } = this.presets;
-    const samples = [texts, ...starters.map(({ text }) => text)].flatMap((all) => Object.values(all));
+    const samples = [texts, ...starters.map(({ text }) => text)].flatMap((all) => Object.values(all).flat());
     return this.text.trim() !== '' && !samples.includes(this.text);
   }
 

@@ -10,7 +10,7 @@
  * @property {import('../design/presets.js').Design[]} designs
  * @property {Suggestion[]} instructs
  * @property {Suggestion[]} scripts
- * @property {{name: string, text: Object<string, string>, cast: boolean}[]} starters  example texts by language
+ * @property {{name: string, text: Object<string, string[]>, cast: boolean}[]} starters  example texts by language
  * @property {KnownSpeaker[]} speakers
  * @property {{styles: string, qualifiers: string, wide: string}} style_words  regular expressions for the words of style tags (text.js)
  * @property {Object<string, string>} languages  names of the page's languages by code

@@ -104,7 +104,7 @@ export class Starters {
     this.offered = is;
     const { t } = studio;
     const buttons = studio.presets.starters.map(({ name, text, cast }) => {
-      const sample = this.inLanguage(text);
+      const [sample] = this.inLanguage(text);
       return this.button(name, untagged(sample).trim(), () => (cast ? this.playAsScript(name, sample) : this.useSample(sample)));
     });
     const texts = this.texts;
@@ -123,9 +123,9 @@ export class Starters {
   }
 
   /**
-   * Return a sample text in the page's language, or in another supported language.
+   * Return sample texts in the page's language, or in another supported language.
    *
-   * @param {Object<string, string>} text sample text by language
+   * @param {Object<string, string[]>} text sample texts by language
    */
   inLanguage(text) {
     const spoken = (this.room.card?.languages ?? []).map((language) => language.toLowerCase());
@@ -167,7 +167,7 @@ export class Starters {
   shuffle() {
     const { studio, room } = this;
     const { presets, catalogue, text } = studio;
-    const written = presets.starters.filter(({ cast }) => !cast).map((starter) => this.inLanguage(starter.text));
+    const written = presets.starters.filter(({ cast }) => !cast).flatMap((starter) => this.inLanguage(starter.text));
     studio.undo.replacing(room, studio.isOwnText, () => {
       studio.text = oneOf([...written, ...this.texts].filter((one) => one !== text));
       const voices = catalogue.speakers.filter(({ key }) => key !== room.chosen?.key);

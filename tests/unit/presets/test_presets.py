@@ -108,6 +108,13 @@ def test_demo_and_published_speakers_have_descriptions() -> None:
         assert 10 <= len(speaker.sample) <= 80, name
 
 
+def test_example_texts_exist_in_both_languages() -> None:
+    for starter in Presets.load().starters:
+        assert starter.text.keys() == {"english", "chinese"}
+        assert len({len(texts) for texts in starter.text.values()}) == 1, starter.name
+        assert all(text.strip() for texts in starter.text.values() for text in texts)
+
+
 def test_presets_serialize_to_json_for_the_page() -> None:
     presets = Presets.load().as_json()
     assert json.loads(json.dumps(presets))["designs"][0].keys() == {"use", "language", "name", "text", "sample"}
