@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.common.pitch import median_f0
 from config import CONFIG, WORK
 from kokoro_model import HOP_SAMPLES, Kokoro, read_weights
 from phonemes import read_lines
-from recognise import median_f0
 from stage import save
 from store import FRAME_SAMPLES, LABEL_SAMPLES, STYLE_SCALE, STYLE_SIZE
 
