@@ -15,6 +15,7 @@ import torch
 from benchmarks.common.listener import CodesAndPcm, first_difference
 from benchmarks.engine.model_parts import ModelParts
 from benchmarks.quality.__main__ import main
+from benchmarks.quality.blends import is_monotone, timbre_positions
 from benchmarks.quality.scores import SampledCodes, compare_sampled_codes, measure_scores, record_sampled_codes
 from runtime.engine.execution import frame
 from runtime.engine.execution.prompt import Prompt
@@ -91,3 +92,27 @@ def test_sampling_in_another_thread_is_not_recorded(folder_of: FolderOf, monkeyp
     monkeypatch.setattr(ModelParts, "speak", speak_as_batch)
     again = record_sampled_codes(model, "float32", 60)
     assert [codes.tolist() for codes in again.codes] == [codes.tolist() for codes in alone.codes]
+
+
+def test_timbre_is_the_position_between_the_voices_at_both_ends() -> None:
+    ends = np.array([[0, 0], [0, 2]], np.float32), np.array([[4, 0], [4, 2]], np.float32)
+    between = np.array([[1, 9], [1, -9]], np.float32)
+    assert timbre_positions([ends[0], between, ends[1]]) == [0, 0.25, 1]
+    assert [is_monotone(values) for values in ([0, 1, 3], [3, 1, 0], [0, 2, 1], [0, 0, 1])] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.slow
+def test_f0_and_timbre_of_the_embedded_voice_follow_the_weight_of_a_blend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["quality", "blends", "--pairs", "angus+clara", "--sentences", "6", "--json", str(tmp_path / "json")]
+    monkeypatch.setattr("sys.argv", words)
+    assert main() == 0
+    f0, timbre = json.loads((tmp_path / "json").read_text())["tables"]["blends"]
+    assert f0["0"] < 130 < 180 < f0["1"]
+    assert (timbre["0"], timbre["1"]) == (0, 1)
