@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, WebSocket
@@ -32,50 +34,32 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         """Serve the native protocol, or vLLM-Omni's API if the client requests no subprotocol."""
         offered = websocket.scope["subprotocols"]
         await websocket.accept(subprotocol=PROTOCOL if PROTOCOL in offered else None)
-        problem, session_id = host.problem, new_id()
+        session_id = new_id()
         if PROTOCOL in offered:
-            if problem is not None:
-                await refuse_socket(websocket, host, problem, messages.error(problem))
-            else:
-                await serve_session(
-                    websocket, host, _native(host, websocket, session_id), name="voicewright", session_id=session_id
-                )
+            native = partial(NativeSession, session_id=session_id, server=package_version())
+            await open_session(websocket, host, native, messages.error, name="voicewright", session_id=session_id)
         elif offered:
             error = SubprotocolRequired(protocol=PROTOCOL)
             await refuse_socket(websocket, host, error, messages.error(error))
-        elif problem is not None:
-            await refuse_socket(websocket, host, problem, omni_messages.error(str(problem), problem))
         else:
-            await serve_session(websocket, host, _omni(host, websocket), name="omni", session_id=session_id)
+            omni = partial(OmniSession, open_encoder=partial(Encoder, whole=True))
+            await open_session(
+                websocket,
+                host,
+                omni,
+                lambda error: omni_messages.error(str(error), error),
+                name="omni",
+                session_id=session_id,
+            )
 
     @app.websocket("/tts/websocket")
     async def cartesia(websocket: WebSocket) -> None:
         """Serve Cartesia's WebSocket API."""
         await websocket.accept()
-        problem, session_id = host.problem, new_id()
-        if problem is not None:
-            await refuse_socket(websocket, host, problem, cartesia_messages.error(problem, None, session_id))
-        else:
-            await serve_session(
-                websocket, host, _cartesia(host, websocket, session_id), name="cartesia", session_id=session_id
-            )
-
-
-def _native(host: EngineHost, websocket: WebSocket, session_id: str) -> NativeSession:
-    return NativeSession(**session_arguments(host, websocket), session_id=session_id, server=package_version())
-
-
-def _omni(host: EngineHost, websocket: WebSocket) -> OmniSession:
-    return OmniSession(
-        **session_arguments(host, websocket),
-        open_encoder=lambda response_format, speed: Encoder(response_format, speed=speed, whole=True),
-    )
-
-
-def _cartesia(host: EngineHost, websocket: WebSocket, session_id: str) -> CartesiaSession:
-    return CartesiaSession(
-        **session_arguments(host, websocket), session_id=session_id, expiry_s=host.settings.server.cartesia_expiry_s
-    )
+        session_id = new_id()
+        session = partial(CartesiaSession, session_id=session_id, expiry_s=host.settings.server.cartesia_expiry_s)
+        describe_error = partial(cartesia_messages.error, name=None, session_id=session_id)
+        await open_session(websocket, host, session, describe_error, name="cartesia", session_id=session_id)
 
 
 def session_arguments(host: EngineHost, socket: Socket) -> dict[str, Any]:
@@ -96,6 +80,32 @@ def session_arguments(host: EngineHost, socket: Socket) -> dict[str, Any]:
 def new_id() -> str:
     """Return a random session id of 16 hexadecimal digits."""
     return secrets.token_hex(8)
+
+
+async def open_session(
+    websocket: WebSocket,
+    host: EngineHost,
+    create: Callable[..., Dialect[Any]],
+    describe_error: Callable[[SpeechError], Reply],
+    *,
+    name: str,
+    session_id: str,
+) -> None:
+    """Create and serve the session of an accepted WebSocket, or refuse the WebSocket.
+
+    Args:
+        create: Function that creates the session from the arguments that all sessions have in common.
+        describe_error: Function that creates an error message in the format of the API.
+        name: Name of the API for logs and metrics.
+    """
+    try:
+        if host.problem is not None:
+            raise host.problem
+        dialect = create(**session_arguments(host, websocket))
+    except SpeechError as error:
+        await refuse_socket(websocket, host, error, describe_error(error))
+    else:
+        await serve_session(websocket, host, dialect, name=name, session_id=session_id)
 
 
 async def serve_session(socket: Socket, host: EngineHost, dialect: Dialect[Any], *, name: str, session_id: str) -> None:

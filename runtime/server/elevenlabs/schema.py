@@ -33,6 +33,7 @@ _MAX_BREAK_S = 3.0  # Maximum duration of a <break> in seconds, as in ElevenLabs
 NEUTRAL, _SWING = 0.5, 0.4  # Stability at which the temperature is not changed, and maximum change of the temperature.
 
 Read = TypeVar("Read", bound="SynthesisFields")
+Options = TypeVar("Options", bound="FileOptions")
 
 
 def _known_format(name: str) -> str:
@@ -246,22 +247,13 @@ def read_message(fields: dict[str, Any], limits: Limits) -> ClientMessage:
     return read(ClientMessage, fields, limits)
 
 
-def read_file_options(query: Mapping[str, str]) -> FileOptions:
-    """Validate the query parameters of a speech route and return them as `FileOptions`.
+def read_options(kind: type[Options], query: Mapping[str, str]) -> Options:
+    """Validate the query parameters of a route and return an instance of `kind`.
 
     Raises:
         BadRequest: A parameter has an invalid value.
     """
-    return validate_fields(FileOptions, {name: word for name, word in query.items() if word})
-
-
-def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
-    """Validate the query parameters of a WebSocket route and return them as `SocketOptions`.
-
-    Raises:
-        BadRequest: A parameter has an invalid value.
-    """
-    return validate_fields(SocketOptions, {name: word for name, word in query.items() if word})
+    return validate_fields(kind, {name: word for name, word in query.items() if word})
 
 
 def _temperature(stability: float | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]) -> float | None:

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import FastAPI, WebSocket
 
-from runtime.errors import SpeechError
 from runtime.server.elevenlabs import messages
 from runtime.server.elevenlabs.multi_stream_input import MultiStreamInputSession
-from runtime.server.elevenlabs.schema import read_socket_options
+from runtime.server.elevenlabs.schema import SocketOptions, read_options
 from runtime.server.elevenlabs.session import ElevenLabsSession
 from runtime.server.elevenlabs.speech_routes import PATH
 from runtime.server.elevenlabs.stream_input import StreamInputSession
 from runtime.server.engine_host import EngineHost
-from runtime.server.websocket_routes import new_id, refuse_socket, serve_session, session_arguments
+from runtime.server.websocket_routes import new_id, open_session
 
 
 def add_routes(app: FastAPI, host: EngineHost) -> None:
     """Register ElevenLabs' WebSocket routes."""
 
     async def serve(kind: type[ElevenLabsSession], websocket: WebSocket, voice_id: str) -> None:
+        def create(**common_arguments: Any) -> ElevenLabsSession:
+            options = read_options(SocketOptions, websocket.query_params)
+            return kind(voice_id=voice_id, options=options, **common_arguments)
+
         await websocket.accept()
-        try:
-            if host.problem is not None:
-                raise host.problem
-            options = read_socket_options(websocket.query_params)
-            dialect = kind(voice_id=voice_id, options=options, **session_arguments(host, websocket))
-        except SpeechError as error:
-            await refuse_socket(websocket, host, error, messages.error(error))
-        else:
-            await serve_session(websocket, host, dialect, name="elevenlabs", session_id=new_id())
+        await open_session(websocket, host, create, messages.error, name="elevenlabs", session_id=new_id())
 
     @app.websocket(PATH + "/stream-input")
     async def stream_input(websocket: WebSocket, voice_id: str) -> None:

@@ -1,16 +1,17 @@
-"""Base class of speech responses for ElevenLabs' HTTP routes."""
+"""Speech responses of ElevenLabs' HTTP routes."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from runtime.request import AudioChunk, SpeechRequest
 from runtime.server.elevenlabs import alignment
 from runtime.server.elevenlabs.output_formats import OutputFormat
-from runtime.server.elevenlabs.schema import FileBody, resolve_voice, synthesis_options
+from runtime.server.elevenlabs.responses import VoiceSegment
+from runtime.server.elevenlabs.schema import DialogueBody, TextToSpeechBody, resolve_voice, synthesis_options
 from runtime.server.http.speech import HttpSpeech, base64_json
+from runtime.server.session.dialogue import check_turn_text, check_turns, errors_of_turn
 from runtime.server.wire import SAMPLE_BYTES, Reply
 from runtime.shared.text.word_times import TimedWords
 
@@ -18,31 +19,27 @@ from runtime.shared.text.word_times import TimedWords
 # object.
 JSON_LINES = "application/x-ndjson"
 
-Body = TypeVar("Body", bound=FileBody)
+_TURN_FIELDS = {"voice_id": "voice_id", "text": "text"}
 Timed = dict[int, TimedWords]  # Word times of each turn, by the index of the turn.
 
 
-class SpokenText(HttpSpeech[Body]):
-    """Base class of HTTP responses with the speech of a text or a dialogue.
+class SpokenText(HttpSpeech[TextToSpeechBody | DialogueBody]):
+    """HTTP response with the speech of a text or a dialogue.
 
-    Subclasses define the engine requests.
+    `voice_id` is the voice of a text. The turns of a dialogue have their own voices.
     """
 
     dialect = "elevenlabs"
     text_field = "text"
 
-    def __init__(self, *common_arguments: Any) -> None:
-        *of_any_dialect, form = common_arguments
-        super().__init__(*of_any_dialect)
-        self.format: OutputFormat = form
+    def __init__(self, *common_arguments: Any, form: OutputFormat, voice_id: str) -> None:
+        super().__init__(*common_arguments)
+        self.format = form
+        self._voice_id = voice_id
 
     @property
     def sample_rate(self) -> int:
         return self.format.rate
-
-    @property
-    def turn_pause_ms(self) -> float:
-        return 0.0
 
     async def pieces(self, *, whole: bool = False) -> AsyncGenerator[bytes, None]:
         """Yield the audio file in pieces during generation, or at the end if `whole` is True.
@@ -88,7 +85,8 @@ class SpokenText(HttpSpeech[Body]):
         requests = await self._requests()
         writer = self.format.writer(self._body.speed, whole=whole)
         word_times = await self._dialogue_words(requests, tags=self._body.tags)
-        async with self._stream(*requests, pause_ms=self.turn_pause_ms) as speech:
+        pause_ms = self._body.turn_pause_ms if isinstance(self._body, DialogueBody) else 0.0
+        async with self._stream(*requests, pause_ms=pause_ms) as speech:
             async for event in speech:
                 if isinstance(event, AudioChunk):
                     times = word_times.advance(speech, len(event.pcm) // SAMPLE_BYTES)
@@ -107,16 +105,38 @@ class SpokenText(HttpSpeech[Body]):
         return {
             "alignment": times_of_characters,
             "normalized_alignment": times_of_characters,
-            **self._more(timed),
+            **({"voice_segments": self._segments(self._body, timed)} if isinstance(self._body, DialogueBody) else {}),
         }
 
-    def _more(self, timed: Mapping[int, TimedWords]) -> Reply:
-        """Return additional fields for a response with character times."""
-        return {}
+    def _segments(self, body: DialogueBody, timed: Mapping[int, TimedWords]) -> list[VoiceSegment]:
+        segments: list[VoiceSegment] = []
+        first = 0
+        for turn, times in timed.items():
+            end = first + sum(map(len, times.spans))
+            segments.append(
+                {
+                    "voice_id": body.inputs[turn].voice_id,
+                    "start_time_seconds": round(times.start[0] / body.speed, 3),
+                    "end_time_seconds": round(times.end[-1] / body.speed, 3),
+                    "character_start_index": first,
+                    "character_end_index": end,
+                    "dialogue_input_index": turn,
+                }
+            )
+            first = end
+        return segments
 
-    @abstractmethod
     async def _requests(self) -> list[SpeechRequest]:
         """Return the requests for the engine, which are spoken one after another."""
+        if isinstance(self._body, TextToSpeechBody):
+            return [await self._request(self._body.text, self._voice_id)]
+        check_turns(self._body.inputs, self._host.settings.limits)
+        requests = []
+        for index, turn in enumerate(self._body.inputs):
+            with errors_of_turn(index, _TURN_FIELDS):
+                requests.append(await self._request(turn.text, turn.voice_id))
+                check_turn_text(requests[-1].text)
+        return requests
 
     async def _request(self, text: str, voice_id: str) -> SpeechRequest:
         body, cards = self._body, self._host.engine.cards

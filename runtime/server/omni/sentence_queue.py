@@ -24,7 +24,7 @@ class SentenceEncoder(Protocol):
     def finish(self) -> bytes: ...
 
 
-OpenEncoder = Callable[[str, float], SentenceEncoder]  # Arguments: format of the response, speed.
+OpenEncoder = Callable[..., SentenceEncoder]  # Arguments: format of the response, keyword argument `speed`.
 
 
 @dataclass(slots=True, eq=False)

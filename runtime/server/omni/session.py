@@ -378,7 +378,7 @@ class OmniSession(Dialect[Sentence]):
             self._number(sentence)
             sentence.seed = sentence.turn.seed
             if not sentence.is_streamed:
-                sentence.encoder = self._open_encoder(voice.config.response_format, voice.config.speed)
+                sentence.encoder = self._open_encoder(voice.config.response_format, speed=voice.config.speed)
             sentence.send_text()
 
     def _is_speaking(self, sentence: Sentence) -> bool:

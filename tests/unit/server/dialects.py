@@ -9,7 +9,7 @@ import numpy as np
 from runtime.request import Reference
 from runtime.server.cartesia.session import CartesiaSession
 from runtime.server.elevenlabs.multi_stream_input import MultiStreamInputSession
-from runtime.server.elevenlabs.schema import read_socket_options
+from runtime.server.elevenlabs.schema import SocketOptions, read_options
 from runtime.server.elevenlabs.session import ElevenLabsSession
 from runtime.server.elevenlabs.stream_input import StreamInputSession
 from runtime.server.omni.session import OmniSession
@@ -98,7 +98,7 @@ def elevenlabs(
     return DialectDriver(
         kind(
             voice_id=voice,
-            options=read_socket_options({"output_format": "pcm_24000", **query}),
+            options=read_options(SocketOptions, {"output_format": "pcm_24000", **query}),
             limits=limits or Limits(),
             cards=(CARD, CLONER),
             library=one_voice(),

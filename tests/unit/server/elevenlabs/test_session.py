@@ -19,7 +19,14 @@ from runtime.errors import (
 )
 from runtime.request import OTHER_SPEAKER, Mode, Sampling
 from runtime.server.elevenlabs import messages
-from runtime.server.elevenlabs.schema import PREMADE, ClientMessage, read, read_socket_options, synthesis_options
+from runtime.server.elevenlabs.schema import (
+    PREMADE,
+    ClientMessage,
+    SocketOptions,
+    read,
+    read_options,
+    synthesis_options,
+)
 from runtime.server.session.commands import (
     Append,
     EncodedMessage,
@@ -478,7 +485,7 @@ def test_stability_maps_to_temperature(stability: float | None, factor: float | 
 )
 def test_url_parameters_are_validated(query: dict[str, str], error: type[Exception], param: str) -> None:
     with pytest.raises(error) as found:
-        read_socket_options(query)
+        read_options(SocketOptions, query)
     assert getattr(found.value, "param", None) == param
 
 
