@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from typing_extensions import TypedDict
 
-from runtime.server.openapi.operations import Endpoint, describe_operation
+from runtime.server.openapi.operations import describe_operation
 
 
 class CartesiaError(TypedDict):
@@ -24,9 +23,8 @@ class CartesiaError(TypedDict):
     param: str | None
 
 
-def describe_cartesia(**kwargs: Any) -> Callable[[Endpoint], Endpoint]:
-    """Return the decorator `describe_operation` for errors in Cartesia's format."""
-    return describe_operation(refused_as=CartesiaError, **kwargs)
+# Decorator `describe_operation` for errors in Cartesia's format.
+describe_cartesia = partial(describe_operation, refused_as=CartesiaError)
 
 
 class Locale(TypedDict):

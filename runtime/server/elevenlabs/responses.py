@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from runtime.server.elevenlabs.pronunciations.rules import AliasRule
 from runtime.server.elevenlabs.schema import NEUTRAL
-from runtime.server.openapi.operations import Endpoint, describe_operation
+from runtime.server.openapi.operations import describe_operation
 
 _UNLIMITED = 2**31 - 1  # Value that means "unlimited" in ElevenLabs' API.
 ACCOUNT_NAME = "voicewright"  # Name of the account that all clients share.
@@ -41,9 +41,9 @@ class ElevenLabsError(TypedDict):
     detail: Detail
 
 
-def describe_elevenlabs(**kwargs: Any) -> Callable[[Endpoint], Endpoint]:
-    """Return the decorator `describe_operation` for errors in ElevenLabs' format."""
-    return describe_operation(refused_as=ElevenLabsError, **kwargs)
+describe_elevenlabs = partial(
+    describe_operation, refused_as=ElevenLabsError
+)  # Decorator for errors in ElevenLabs' format.
 
 
 class CharacterTimes(TypedDict):
