@@ -12,8 +12,9 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.mps import MpsDevice
 from runtime.device.open_device import choose_dtype, choose_quantization, open_device
 from runtime.errors import DeviceUnavailable, InvalidSetting
+from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import Sampling
-from tests.conftest import Loaded
+from tests.conftest import FolderOf
 from tests.support.brief import limit_code2wav_graphs as limit_code2wav_graphs
 from tests.support.engines import cloned, custom_voice, engine_of, speak_together, streamed, voice_design
 from tests.support.metal_table import Recorder, has_kernel
@@ -29,25 +30,32 @@ class Elsewhere(MpsDevice):
         self.torch_device = torch.device("cpu")
 
 
-def recorded(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """Record the operators of requests in all modes with all sampling settings."""
+def recorded(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """Record the operators of requests in all modes with all sampling settings.
+
+    The checkpoints are not shared with other tests, because the C++ layers of a CPU release their weights.
+    """
+
+    def load(mode: str) -> Checkpoint:
+        return load_checkpoint(str(folder_of("brief", mode)), torch.device("cpu"), torch.float32)
+
     # The networks select matrix multiplications by the device of their tensors (runtime/model/products.py).
     monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False), raising=False)
     with Recorder() as recorder:
         for mode, request in (("custom_voice", custom_voice), ("voice_design", voice_design), ("base", cloned)):
-            engine = engine_of(loaded("brief", mode), device=Elsewhere(), slots=2)
+            engine = engine_of(load(mode), device=Elsewhere(), slots=2)
             sampling = Sampling(temperature=0.9, top_k=20, top_p=0.9)
             both = [request(seed=1, sampling=sampling, max_frames=3), request(seed=2, max_frames=2)]
             for heard in speak_together(engine, *both):
                 assert heard.pcm.size > 0
-        engine = engine_of(loaded("brief", "custom_voice"), device=Elsewhere(), slots=2)
+        engine = engine_of(load("custom_voice"), device=Elsewhere(), slots=2)
         speak_together(engine, streamed(max_frames=3))
     return recorder
 
 
 @pytest.mark.slow
-def test_every_operation_of_a_request_has_an_mps_kernel(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = recorded(loaded, monkeypatch)
+def test_every_operation_of_a_request_has_an_mps_kernel(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = recorded(folder_of, monkeypatch)
     assert {"mm", "topk", "convolution", "index_put_"} <= recorder.names, "products, sampling, sound, slots"
     assert not {name for name in recorder.names if not has_kernel(name)}
     assert not recorder.wide, "Metal has no 64-bit floating point"
