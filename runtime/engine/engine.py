@@ -361,7 +361,7 @@ class Engine:
         Returns:
             True if work was done. The next iteration should then follow without a wait.
         """
-        cores = self.registry.cores
+        cores, is_asynchronous = self.registry.cores, self.device.max_in_flight > 0
         self._heartbeat.step()
         with self.device.stream(Stream.FRAMES):
             worked = self.run_commands()
@@ -370,12 +370,17 @@ class Engine:
                 core.collect()
                 worked |= core.process_outputs()
                 core.retire()
+                if is_asynchronous:
+                    # The device would be idle while the host prepares prompts.
+                    worked |= core.decode()
+                    self._heartbeat.step()
                 core.report_waiting_for_text()
                 core.admit()
                 self._heartbeat.step()
                 worked |= core.prefill()
                 self._heartbeat.step()
-                worked |= core.decode()
+                if not is_asynchronous:
+                    worked |= core.decode()
         if not worked and not self.completion_waiter.is_running:
             worked = any(core.in_flight.wait() for core in cores)
         self._heartbeat.mark_idle()
