@@ -355,7 +355,7 @@ class EngineCore:
             True if a decode step was launched.
         """
         self.code2wav_scheduler.resubmit_tasks()
-        if not self.in_flight.may_launch_step:
+        if not self.in_flight.may_launch_step or not self.table.speaking.any():
             return False
         began = self.clock()
         is_scarce = self.waiting.ready > 0 or len(self.sequences) > max(1, YIELD_BUSY_SHARE * self.slots)
