@@ -193,6 +193,10 @@ def test_script_error_disappears_when_the_script_changes(script: Page) -> None:
 STARTERS = "#vw-starters button"
 
 
+def box(page: Page, selector: str) -> Any:
+    return page.locator(selector).first.bounding_box()
+
+
 def test_example_texts_fill_the_field_and_keep_the_users_text(studio: Page) -> None:
     starters = studio.locator(STARTERS)
     expect(starters.locator("span")).to_have_text(["A story", "An advertisement", "A dialogue", "Shuffle"])
@@ -212,6 +216,19 @@ def test_example_texts_fill_the_field_and_keep_the_users_text(studio: Page) -> N
     expect(starters.locator("span")).to_have_text(["故事", "广告", "对话", "随机"])
     studio.select_option("#vw-language", "en")  # The studio stores the language.
     expect(starters.locator("span").first).to_have_text("A story")
+
+
+@pytest.mark.parametrize("size", [(1280, 960), (768, 1024), (390, 844)])
+def test_nothing_moves_if_the_users_first_letter_hides_the_examples(studio: Page, size: tuple[int, int]) -> None:
+    studio.set_viewport_size({"width": size[0], "height": size[1]})
+    studio.click(STARTERS)
+    below = ("#vw-text-count", "#vw-text-tags", "#vw-speakers-instruct", "#vw-shared-variation")
+    before = [round(box(studio, one)["y"]) for one in below]
+    studio.focus("#vw-text")
+    studio.keyboard.press("Control+Home")
+    studio.keyboard.press("Delete")
+    expect(studio.locator(STARTERS).first).to_be_hidden()
+    assert [round(box(studio, one)["y"]) for one in below] == before
 
 
 def test_shuffle_chooses_among_many_texts_of_one_language(studio: Page) -> None:
@@ -256,18 +273,14 @@ def test_notice_about_the_embedded_voice_is_shown_after_the_first_take(studio: P
     expect(studio.locator("#vw-models")).to_have_css("visibility", "hidden")
 
 
-def box(page: Page, selector: str) -> Any:
-    return page.locator(selector).first.bounding_box()
-
-
 def test_text_field_height_fits_the_window(studio: Page) -> None:
-    for (width, height), (least, most) in {
-        (1280, 960): (150, 260),
-        (768, 1024): (150, 260),
-        (390, 844): (100, 200),
-    }.items():
+    for width, height in ((1280, 960), (1920, 1080), (768, 1024)):
         studio.set_viewport_size({"width": width, "height": height})
-        assert least <= box(studio, "#vw-text")["height"] <= most
+        last, footer = box(studio, "#vw-shared-variation"), box(studio, ".vw-footer")
+        assert 0 <= footer["y"] - last["y"] - last["height"] < 40, "the field uses the height of the room"
+        assert box(studio, "#vw-text")["height"] >= 150
+    studio.set_viewport_size({"width": 390, "height": 844})
+    assert 100 <= box(studio, "#vw-text")["height"] <= 200
     studio.set_viewport_size({"width": 1280, "height": 860})
     picked, rail = box(studio, ".vw-picked"), box(studio, "#vw-speakers-picker")
     assert rail["x"] <= picked["x"]

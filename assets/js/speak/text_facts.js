@@ -85,7 +85,7 @@ export class Starters {
   constructor(room) {
     this.room = room;
     this.studio = room.studio;
-    this.holder = getElement(room.root, '#vw-starters');
+    this.holder = getElement(this.studio.page, '#vw-starters');
     this.offered = '';
   }
 
@@ -97,7 +97,7 @@ export class Starters {
   refresh() {
     const { studio, room, holder } = this;
     const { card } = room;
-    holder.hidden = studio.isOwnText;
+    this.show(!studio.isOwnText);
     holder.toggleAttribute('data-awaited', !card);
     const is = `${card?.id} ${studio.words.language}`;
     if (is === this.offered) return;
@@ -114,6 +114,21 @@ export class Starters {
     }
     buttons.push(this.button(t('speakers.shuffle'), t('speakers.shuffle_about'), () => this.shuffle()));
     holder.replaceChildren(...buttons);
+  }
+
+  /**
+   * Show or hide the buttons.
+   *
+   * On a phone, the text field gets the space of hidden buttons, so that nothing below it moves.
+   *
+   * @param {boolean} isShown
+   */
+  show(isShown) {
+    const { holder, room, studio } = this;
+    if (holder.hidden !== isShown) return;
+    const height = holder.getBoundingClientRect().bottom - studio.textField.getBoundingClientRect().top;
+    room.root.style.setProperty('--vw-freed', isShown ? '' : `${height}px`); // In another room, the height is negative.
+    holder.hidden = !isShown;
   }
 
   /** Sample sentences in the languages that the checkpoint supports. */
