@@ -38,6 +38,7 @@ from studio.static_files import FreshFiles
 from studio.store_service import StoreService
 from studio.transcribing.service import TranscriptionService
 from studio.visitors.limits import Accounts, VisitLimits, allowances
+from studio.visitors.revisions import RevisionCounter, Revisions
 from studio.visitors.sign_in import SignIn
 from studio.visitors.visitors import VisitorCookies
 from studio.visitors.voice_owners import voice_owner_lookup
@@ -65,6 +66,7 @@ def build(
     key = runtime_settings.server.keys[0] if runtime_settings.server.keys else ""
     accounts = Accounts(stores.visitors, settings.visits.visitors_per_address)
     allowed = allowances(accounts, settings.visits)
+    revisions = Revisions(stores.visitors)
     relay = Relay(runtime, key, voice_owner_lookup(stores.visitors), allowed, runtime_settings)
     downloads, plan = None, Plan()
     if isinstance(runtime, ChildRuntime):
@@ -82,6 +84,9 @@ def build(
         state = asdict(runtime.status) | {"page": startup.opened.is_set()}
         return JSONResponse(state, headers={"cache-control": "no-store"})
 
+    async def revision(request: Request) -> Response:
+        return JSONResponse(revisions.read(request), headers={"cache-control": "no-store"})
+
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -92,6 +97,7 @@ def build(
     # The page's first request for the state also returns the downloads.
     app.state.downloads = downloads
     app.state.drain = relay.drain
+    app.add_middleware(RevisionCounter, revisions=revisions)
     app.add_middleware(VisitorCookies, visitors=stores.visitors)
     must = settings.visits.sign_in == "required"
     admit = partial(stores.admit_to_runtime, max_owners=settings.visits.visitors_per_address)
@@ -112,7 +118,7 @@ def build(
     forget = downloads.forget if downloads else None
     app.router.routes.extend(HostRoutes(runtime, settings, relay.key, forget).routes())
     app.router.routes.extend(RealVoiceRoutes(runtime, settings, downloads, plan).routes())
-    for path, endpoint in [("/health", health), ("/studio/status", status)]:
+    for path, endpoint in [("/health", health), ("/studio/status", status), ("/studio/revision", revision)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
     app.router.routes.extend(relay.routes())
     # OpenAPI document and documentation page of all routes above.

@@ -15,8 +15,9 @@ from studio.visitors.visitors import Visitors
 
 TAKE_VOICE = re.compile(r"/studio/takes/[^/]+/voice")
 NOBODY = "nobody"  # Owner name of visitors without stored data, who can use only shared voices.
+VOICE_PATHS = ("/v1/audio/voices", "/studio/voices")
 RUNTIME_DATA_PATHS = (
-    *("/v1/audio/voices", "/studio/voices"),
+    *VOICE_PATHS,
     *("/v1/audio/pronunciations", "/v1/pronunciation-dictionaries", "/pronunciation-dicts"),
 )
 CHECK_PATH = "/v1/audio/voices/check"  # Route that checks a recording without storing it.

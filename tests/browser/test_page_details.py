@@ -18,6 +18,7 @@ pytestmark = pytest.mark.browser
 
 LONG = "The boat came back in the evening, and nobody on the quay had expected it so soon. " * 9
 MIN_TARGET_PX = 44
+POLLED_MS = 20_000  # Time for changes of another device to appear, on a busy machine.
 TARGETS = (
     "button, a, select, summary, label:is(.vw-button, .vw-check), .vw-trim-handle,"
     " input:not([type=checkbox], [type=radio], .vw-offscreen)"
@@ -253,3 +254,27 @@ def test_export_over_the_server_limit_is_refused_and_offered_by_chapter(
     page.click("#vw-script-files")
     expect(page.locator("#vw-script-export-error")).to_contain_text("this server exports at most 8")
     expect(page.locator("#vw-script-go")).to_be_disabled()
+
+
+def test_changes_of_another_device_appear_without_focus(open_studio: OpenStudio, app: App, no_voices: None) -> None:
+    desktop = open_studio()
+    phone = open_studio(viewport={"width": 390, "height": 844})
+    enter(phone, "library")
+    listed = phone.locator("#vw-voices-list .vw-voice-name")
+    phone.wait_for_load_state("networkidle")
+    polled = [phone.wait_for_event("requestfinished", lambda request: "/studio/" in request.url) for _ in range(3)]
+    assert {request.url for request in polled} == {f"{app.url}/studio/revision"}, "unchanged lists are not loaded"
+    peter = keep_voice(desktop, "Peter")
+    expect(listed).to_have_text(["Peter"], timeout=POLLED_MS)
+    desktop.request.patch(f"{app.url}/v1/audio/voices/{peter}", data={"name": "Paul"})
+    expect(listed).to_have_text(["Paul"], timeout=POLLED_MS)
+    kept_take(desktop, "Made on the desktop.")
+    expect(history_row(phone, "Made on the desktop.")).to_have_count(1, timeout=POLLED_MS)
+    desktop.request.put(f"{app.url}/studio/scripts/letter", data={"name": "A letter", "lines": []})
+    expect(phone.locator("#vw-takes-list", has_text="A letter")).to_have_count(1, timeout=POLLED_MS)
+    enter(phone, "speakers")
+    expect(picker(phone).get_by_text("Paul", exact=True)).to_have_count(1)
+    phone.context.set_offline(True)
+    desktop.request.delete(f"{app.url}/studio/voices/{peter}")
+    phone.context.set_offline(False)
+    expect(picker(phone).get_by_text("Paul", exact=True)).to_have_count(0, timeout=POLLED_MS)

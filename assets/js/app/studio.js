@@ -54,10 +54,13 @@ import { Status } from './status.js';
  * options for opening a room
  * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} RestoredTake  stored take with its reference audio
  *
+ * @typedef {(list: 'voices'|'takes'|'scripts'|'pronunciation') => boolean} IsChanged  function that returns false for lists
+ * that are up to date
+ *
  * @typedef {() => void} UndoFunction  function that undoes an action
  *
  * @typedef {{id: string, root: HTMLElement, mode?: Mode, modes?: Mode[],
- *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: RoomOptions): void, leave?(): void, catchUp?(): void,
+ *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: RoomOptions): void, leave?(): void, catchUp?(isChanged: IsChanged): void,
  *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, presentRequest?(): import('../library/code.js').PendingRequest|null, spokenBy?(): SpokenBy|null, takesTags?: boolean, takesAnyLength?: boolean, followsTags?: boolean, isTyping?: boolean, finishTyping?(): boolean, stop?(): void,
  *   onKey?(event: KeyboardEvent): boolean, restore?(take: RestoredTake): UndoFunction|void} & import('../player/reload.js').ResumableRoom & import('../common/storage.js').Source} Room
  *   interface of a room for the application shell
@@ -68,6 +71,8 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
 const CATCH_UP_DELAY_MS = 300; // Delay after a change in another tab, so that one refresh serves many changes.
+const POLL_MS = 4000; // Time between two requests for the revision numbers.
+const POLL_TIMEOUT_MS = 10_000;
 
 /** Main object of the page, which connects rooms, WebSocket, player and stored data. */
 export class Studio {
@@ -178,15 +183,33 @@ export class Studio {
     this.socket.addEventListener('session', () => (this.limits = this.socket.session?.limits ?? {}));
     this.listenToPreferences();
     this.socket.open();
+    this.pollRevision();
   }
 
-  /** Load voices, pronunciations and takes that other tabs and programs have changed. */
-  catchUp() {
+  /** Load the lists that other tabs, devices and programs may have changed. @param {IsChanged} [isChanged] */
+  catchUp(isChanged = () => true) {
     if (this.cards.size === 0) return;
-    this.voices.refresh().catch(() => {});
+    if (isChanged('voices')) this.voices.refresh().catch(() => {});
     // While the dialog is open, saving its rows merges the changes of other windows.
-    if (!this.pronunciationSheet.dialog.open) this.pronunciation.refresh().catch(() => {});
-    this.current?.catchUp?.();
+    if (isChanged('pronunciation') && !this.pronunciationSheet.dialog.open) this.pronunciation.refresh().catch(() => {});
+    for (const room of this.rooms) room.catchUp?.(isChanged);
+  }
+
+  /** Request the revision numbers of the lists regularly, and load lists that have changed. */
+  async pollRevision() {
+    /** @type {Record<string, number>|undefined} */
+    let known;
+    for (;;) {
+      const isAway = known && this.socket.state !== 'open';
+      const response = !document.hidden && !isAway && (await api.request('studio/revision', { signal: AbortSignal.timeout(POLL_TIMEOUT_MS) }).catch(() => null));
+      if (response) {
+        const revision = await response.json();
+        const before = known ?? revision;
+        known = revision;
+        this.catchUp((list) => revision[list] !== before[list]);
+      }
+      await new Promise((later) => setTimeout(later, POLL_MS));
+    }
   }
 
   listenToPreferences() {

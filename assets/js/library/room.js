@@ -334,9 +334,15 @@ export class LibraryRoom {
     this.voices.refresh();
   }
 
-  /** Reload takes that were created elsewhere, unless the user has opened older pages. */
-  catchUp() {
-    if (!this.takes.isPaged) this.takes.refresh();
+  /**
+   * Reload takes and scripts that were changed elsewhere.
+   *
+   * If the user has opened older pages of takes, they stay.
+   *
+   * @param {import('../app/studio.js').IsChanged} isChanged
+   */
+  catchUp(isChanged) {
+    if (!this.root.hidden && !this.takes.isPaged && (isChanged('takes') || isChanged('scripts'))) this.takes.refresh();
   }
 
   /** Show one of the two panels, if the window is too narrow for both. @param {string} half 'takes' or 'voices' */

@@ -235,6 +235,11 @@ export class ScriptRoom {
     if (last) this.script.assignVoice(last.id, { mode: 'base', voice });
   }
 
+  /** Report changes of other tabs and devices. @param {import('../app/studio.js').IsChanged} isChanged */
+  catchUp(isChanged) {
+    if (isChanged('scripts')) this.scriptList.checkOther();
+  }
+
   /**
    * Delete a script.
    *

@@ -61,7 +61,6 @@ export class ScriptList extends EventTarget {
     this.base = '';
     this.onChange = () => this.touch();
     addEventListener('pagehide', () => this.leave());
-    addEventListener('focus', () => this.checkOther());
   }
 
   /**
@@ -198,7 +197,7 @@ export class ScriptList extends EventTarget {
     return isSpeech;
   }
 
-  /** Report changes of another tab when the user returns to this tab. */
+  /** Load the list again, and report changes of another tab or device. */
   async checkOther() {
     const { script } = this;
     if (!script || this.state !== 'saved') return;
