@@ -36,7 +36,7 @@ from studio.words import languages, words
 ASSETS = shipped("studio", "assets")
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 MODULES = {"page": "app/studio.js", "startup": "app/startup.js"}
-SHELL_SHEETS = ("faces", "tokens", "studio", "controls", "dock")
+SHELL_SHEETS = ("tokens", "studio", "controls", "dock")
 PART_SHEETS = ("real_voices", "voice_picker", "pronunciation", "importing")
 OVERRIDING_SHEETS = ("forced_colors", "touch", "print")
 # Quality of the compression, at which the page's modules take 0.1 s. Quality 11 takes ten times as long and saves 10 %.

@@ -313,8 +313,10 @@ def test_notification_does_not_overlap_the_page_content(open_studio: OpenStudio,
 
 
 def test_late_javascript_shows_the_title_first_and_causes_no_layout_shift(open_studio: OpenStudio) -> None:
+    """Fonts are requested after the JavaScript, because both would share a slow connection."""
     page = open_studio()
     held: list[Route] = []
+    fonts: list[str] = []
     is_held = True
 
     def hold(route: Route) -> None:
@@ -326,8 +328,11 @@ def test_late_javascript_shows_the_title_first_and_causes_no_layout_shift(open_s
     recall_a_take(page)
     page.route("**/studio/bundle/page.js", hold)
     page.add_init_script(SHIFTS.replace("60000", "0"))
+    page.on("request", lambda request: fonts.append(request.url) if request.resource_type == "font" else None)
     page.reload(wait_until="commit")
     expect(page.locator("#vw-arriving")).to_be_visible()
+    expect(page.locator("#vw-voice-sheet")).to_have_css("position", "fixed")
+    assert fonts == []
     for later in ("#vw-tab-speakers", ".vw-rooms", "#vw-banner-says"):
         expect(page.locator(later)).to_have_css("visibility", "hidden")
     is_held = False
@@ -335,6 +340,7 @@ def test_late_javascript_shows_the_title_first_and_causes_no_layout_shift(open_s
         held.pop().continue_()
     page.locator("#vw-speak:enabled").wait_for()
     expect(page.locator("#vw-banner")).to_be_visible()
+    assert len(fonts) == 2
     expect_no_shift(page)
 
 
