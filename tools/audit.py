@@ -61,7 +61,7 @@ class Audit:
             parts.append(f"Not audited, since PyPI did not answer: {len(self.unknown)} ({some}).")
         return " ".join(parts or ["Not audited: there is nothing in the locks."])
 
-    def add(self, document: dict[str, Any], lock: str, locked: set[Pin]) -> None:
+    def add_findings(self, document: dict[str, Any], lock: str, locked: set[Pin]) -> None:
         """Add the JSON result of pip-audit for one lock file.
 
         Args:
@@ -100,7 +100,7 @@ def audit_lock(pip_audit: Path, lock: Path, audit: Audit) -> None:
     command = [str(pip_audit), "--requirement", str(lock), *OPTIONS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     try:
-        audit.add(json.loads(done.stdout), lock.name, pins(lock))
+        audit.add_findings(json.loads(done.stdout), lock.name, pins(lock))
     except ValueError:
         reason = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "no output")
         print(f"{lock.name}: pip-audit failed: {reason}", file=sys.stderr)

@@ -82,7 +82,9 @@ def store_voice(folder: Path) -> None:
     library.open()
     consent = Consent(words="Synthetic: the voice of no person.")
     reference = to_pcm(recording())
-    library.add(Voice(id=new_id(), name=STORED_VOICE_NAME, reference=reference, transcript=TRANSCRIPT, consent=consent))
+    library.register_voice(
+        Voice(id=new_id(), name=STORED_VOICE_NAME, reference=reference, transcript=TRANSCRIPT, consent=consent)
+    )
     library.close()
 
 

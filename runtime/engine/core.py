@@ -450,7 +450,9 @@ class EngineCore:
             is_complete = [stop == len(prompt.inputs) for stop, (_, prompt, _) in zip(stops, chunks, strict=True)]
             if not all(is_complete):
                 with self.device.stream(Stream.PROMPTS):
-                    self.in_flight.add(Stream.PROMPTS, slots[np.logical_not(is_complete)], self.device.record_event())
+                    self.in_flight.add_launch(
+                        Stream.PROMPTS, slots[np.logical_not(is_complete)], self.device.record_event()
+                    )
             if any(is_complete):
                 prompts = [prompt for (_, prompt, _), is_last in zip(chunks, is_complete, strict=True) if is_last]
                 complete = [sequence for sequence, is_last in zip(sequences, is_complete, strict=True) if is_last]
@@ -458,7 +460,7 @@ class EngineCore:
                     slots[is_complete], partial(self.code2wav_scheduler.launch_first_audio, complete)
                 )
                 self.table.record_launched(first.slots)
-                self.in_flight.add(Stream.PROMPTS, first.slots, first.event, first, prompts)
+                self.in_flight.add_launch(Stream.PROMPTS, first.slots, first.event, first, prompts)
         except Exception as error:
             log.exception("the prefill of %d requests failed", len(sequences))
             if len(sequences) == 1 or isinstance(error, UnreadableFrame):
@@ -479,7 +481,7 @@ class EngineCore:
         try:
             step = self.runner.step(slots)
             self.table.record_launched(slots)
-            self.in_flight.add(Stream.FRAMES, slots, step.event, step, began=began)
+            self.in_flight.add_launch(Stream.FRAMES, slots, step.event, step, began=began)
             return
         except Exception as error:
             log.exception("a frame of %d rows failed", len(slots))

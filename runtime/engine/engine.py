@@ -319,7 +319,7 @@ class Engine:
                 self._preempt(*preempted)
             for other in self._open.background:
                 self._command(other, partial(EngineCore.cancel, ticket=other))
-            self._open.add(ticket, entry, request)
+            self._open.add_open_request(ticket, entry, request)
             sequence = Sequence(ticket, request, submission.sink)
             if core is not None and admitted is not None:
                 sequence.admit(*admitted, self._seed(request), self.clock())

@@ -72,7 +72,7 @@ class OpenRequests:
         """Return the number of requests that are not background requests."""
         return len(self._by_ticket) - len(self.background)
 
-    def add(self, ticket: int, entry: RegistryEntry, request: SpeechRequest) -> None:
+    def add_open_request(self, ticket: int, entry: RegistryEntry, request: SpeechRequest) -> None:
         self._by_ticket[ticket] = OpenRequest(entry, request.caller, request.is_background)
 
     def remove(self, ticket: int) -> None:

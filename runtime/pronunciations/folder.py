@@ -98,7 +98,7 @@ class DictionaryFolder:
 
     # --- Methods that change dictionaries. If the disk refuses a write, they change nothing and raise StorageFailed.
 
-    def add(
+    def create_dictionary(
         self, name: str, words: Iterable[Word], *, description: str = "", check: Callable[[], None] = lambda: None
     ) -> PronunciationDictionary:
         """Store a new dictionary and return it.

@@ -42,13 +42,13 @@ class OwnerDictionaries(Owned[DictionaryFolder, PronunciationDictionary, Diction
             raise DictionaryNotFound(what="such version of that pronunciation dictionary any more")
         return version
 
-    def add(self, name: str, words: Iterable[Word], *, description: str = "") -> PronunciationDictionary:
-        """Add a dictionary to the owner's folder, like `DictionaryFolder.add`.
+    def create_dictionary(self, name: str, words: Iterable[Word], *, description: str = "") -> PronunciationDictionary:
+        """Add a dictionary to the owner's folder, like `DictionaryFolder.create_dictionary`.
 
         Raises:
             TooManyDictionaries: The owner has the maximum number of dictionaries.
         """
-        return self.own.add(name, words, description=description, check=self._check_count)
+        return self.own.create_dictionary(name, words, description=description, check=self._check_count)
 
     def _check_count(self) -> None:
         if self.max_items:  # If there is no limit, the files are not counted, because this would read all of them.

@@ -168,7 +168,7 @@ class Library:
 
     # --- Methods that change voices. If the disk refuses a write, they change nothing and raise StorageFailed.
 
-    def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
+    def register_voice(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
         """Store a voice and return its card.
 
         Args:

@@ -65,15 +65,15 @@ class OwnerLibrary(Owned[Library, VoiceCard, VoiceChanges]):
 
     # --- Methods that change the owner's voices.
 
-    def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
-        """Add a voice to the owner's library, like `Library.add`.
+    def register_voice(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
+        """Add a voice to the owner's library, like `Library.register_voice`.
 
         Raises:
             TooManyVoices: The owner has the maximum number of voices.
         """
         if replace_id is None:
             self._check_limit(len(self.own.cards()))
-        return self.own.add(voice, replace_id=replace_id)
+        return self.own.register_voice(voice, replace_id=replace_id)
 
     def import_(self, voice: Voice) -> VoiceCard:
         """Import a voice into the owner's library, like `Library.import_`.

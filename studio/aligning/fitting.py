@@ -52,7 +52,7 @@ def align_to_text(placed: Iterable[Placed], text: str, seconds: float) -> TimedW
     cuts = [0, *(_word_start(text, first) for first in firsts[1:]), len(text)]
     timed_words = TimedWords()
     for (start, end), (begins, ends) in zip(times, pairwise(cuts), strict=True):
-        timed_words.add(text[begins:ends], min(start, end), end)
+        timed_words.append_word(text[begins:ends], min(start, end), end)
     return timed_words
 
 
@@ -67,7 +67,7 @@ def map_to_displayed_words(text: str, spoken: TimedWords) -> TimedWords:
     for kind, first, last, begins, ends in matcher.get_opcodes():
         if kind == "equal":
             for span, at in zip(spans[begins:ends], range(first, last), strict=True):
-                timed_words.add(span, spoken.start[at], spoken.end[at])
+                timed_words.append_word(span, spoken.start[at], spoken.end[at])
         else:
             start = spoken.start[first] if first < last else (timed_words.end or [0.0])[-1]
             timed_words.join(

@@ -85,7 +85,7 @@ class _Book:
         aside = [one for one in spine if one.get("linear") == "no"]
         chapters = self._read_all(linear, titles)
         if any(chapter.paragraphs for chapter in chapters):
-            self._omitted.add("asides", count=len(aside))
+            self._omitted.count_omission("asides", count=len(aside))
         else:
             chapters = self._read_all(aside, titles)
         return prose_document(title, [*chapters, Chapter("", self._notes, is_notes=True)], self._omitted)
@@ -114,11 +114,11 @@ class _Book:
         """Yield the chapters of one spine document, and skip repeated documents."""
         item, name = self._page(reference)
         if item is None:
-            self._omitted.add("missing_pages", reference.get("idref"))
+            self._omitted.count_omission("missing_pages", reference.get("idref"))
         elif name is None:
-            self._omitted.add("pictures", item.get("href"))
+            self._omitted.count_omission("pictures", item.get("href"))
         elif name in self._seen:
-            self._omitted.add("repeated_pages", name)
+            self._omitted.count_omission("repeated_pages", name)
         else:
             self._seen.add(name)
             reader = XhtmlReader(titles.get(name, {}), self._omitted, self._notes)

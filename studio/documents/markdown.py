@@ -41,7 +41,7 @@ def without_front_matter(text: str, omitted: OmittedContent) -> tuple[str, str]:
     if found is None or found["rows"].startswith("\n") or not _SETTING.search(found["rows"]):
         return text, ""
     for setting in _SETTING.findall(found["rows"]):
-        omitted.add("front_matter", setting)
+        omitted.count_omission("front_matter", setting)
     return text[found.end() :], _title(found["rows"], is_toml=found["fence"] == "+++")
 
 
@@ -94,7 +94,7 @@ def _apply_choice(lines: list[str], leaves: Sequence[Leaf], omitted: OmittedCont
         rows = lines[leaf.start : leaf.end]
         example = " ".join(rows).strip("`~ ")
         if leaf.kind is Kind.FOOTNOTE:
-            omitted.add("footnotes", example)
+            omitted.count_omission("footnotes", example)
         elif leaf.kind is Kind.FENCE and not omitted.omits("code", example):
             literal = [_MARKUP.sub(r"\\\g<0>", row.strip()) for row in rows]
             lines[leaf.start : leaf.end] = [

@@ -52,7 +52,9 @@ def prose_document(title: str, chapters: Iterable[Chapter], omitted: OmittedCont
     if sum(len(text) for chapter in chapters for text in chapter.paragraphs) > MAX_TEXT_CHARS:
         raise UnreadableError(TOO_LARGE)
     clean_prose(chapters, omitted)
-    omitted.add("damaged", count=sum(text.count(_UNDECODED) for chapter in chapters for text in chapter.paragraphs))
+    omitted.count_omission(
+        "damaged", count=sum(text.count(_UNDECODED) for chapter in chapters for text in chapter.paragraphs)
+    )
     title = (title or first_title(chapters))[:MAX_TITLE_CHARS]
     return Document(title, chapters, omitted.notes(), found=dict(omitted.found))
 
@@ -80,7 +82,7 @@ def clean_prose(chapters: list[Chapter], omitted: OmittedContent) -> None:
         chapter.paragraphs = [_RAISED_NUMBERS.sub(without_mark, text) for text in chapter.paragraphs]
         for text in chapter.paragraphs:
             for style in style_tags(text, MAX_STYLE_CHARS):
-                omitted.add("styles", style)
+                omitted.count_omission("styles", style)
 
 
 def clean_plain(chapters: Iterable[Chapter], omitted: OmittedContent) -> None:

@@ -103,9 +103,9 @@ def read_text(
         remaining = [line.text for line in dialogue.lines]
         cues = [Times(line.start, line.end, line.name) for line in dialogue.lines]
         for sound in dialogue.sounds:
-            omitted.add("sounds", sound)
+            omitted.count_omission("sounds", sound)
         for row in dialogue.repeated:
-            omitted.add("repeated", row)
+            omitted.count_omission("repeated", row)
     else:
         without, numbers = _without_page_numbers(text)
         if all([omitted.omits("page_numbers", number) for number in numbers]):

@@ -157,7 +157,7 @@ class OmittedContent:
         self._counts: Counter[str] = Counter()
         self._examples: defaultdict[str, list[str]] = defaultdict(list)
 
-    def add(self, code: str, example: str | None = None, *, count: int = 1) -> None:
+    def count_omission(self, code: str, example: str | None = None, *, count: int = 1) -> None:
         """Count omitted content of a document, and store an example of it for the user.
 
         Args:
@@ -186,7 +186,7 @@ class OmittedContent:
         self.found[kind] += count
         if getattr(self._spoken, kind):
             return False
-        self.add(code or kind, example, count=count)
+        self.count_omission(code or kind, example, count=count)
         return True
 
     def notes(self) -> list[Note]:

@@ -318,7 +318,7 @@ class XhtmlReader:
         """True if an element is omitted (it is then counted)."""
         name = _name_of(element)
         if not name:  # The node is an entity reference that the parser has not expanded.
-            self._omitted.add("entities", element.text)
+            self._omitted.count_omission("entities", element.text)
             return True
         if name in _UNSAID or (name == "case" and not isinstance(element, html.HtmlElement)):
             return True
@@ -330,7 +330,7 @@ class XhtmlReader:
                     self._append(" " if kind == "note_marks" else "")
                     return False
             else:
-                self._omitted.add(kind, example)
+                self._omitted.count_omission(kind, example)
         elif name == "math" and (said := element.get("alttext")) and not _UNSPOKEN_ALT.search(said):
             self._append(f" {said} ")
         else:

@@ -109,7 +109,7 @@ class TakeRoutes(StoreRoutes):
 
         def add() -> dict[str, Any]:
             fields = read(TakeFields, decode(take))
-            return self._store.takes.add(owner, fields, pcm, reference or None, address=address)
+            return self._store.takes.store_take(owner, fields, pcm, reference or None, address=address)
 
         return json_response(await self._workers(add), 201)
 

@@ -39,7 +39,7 @@ def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str], bit_rate: int | No
         KeyError: The format `wanted` is not a key of ``FORMATS``.
     """
     encoder = Encoder(wanted, whole=True, tags=tags, bit_rate=bit_rate)
-    return encoder.add(pcm) + encoder.finish()
+    return encoder.encode_pcm(pcm) + encoder.finish()
 
 
 def encode_into(
@@ -62,7 +62,7 @@ def encode_into(
     """
     encoder = Encoder(wanted, file=file, tags=tags, book=book, bit_rate=bit_rate)
     for piece in pieces:
-        encoder.add(piece)
+        encoder.encode_pcm(piece)
     encoder.finish()
 
 

@@ -192,7 +192,7 @@ def join_clips(clips: list[Clip], read: ReadTake, loudness_lufs: float | None) -
 def _shortened(samples: Samples, tempo: float, length: int) -> Samples:
     """Speed up speech to exactly `length` samples at the same pitch."""
     encoder = Encoder("pcm", speed=tempo)
-    faster = np.frombuffer(encoder.add(samples.astype("<i2").tobytes()) + encoder.finish(), "<i2")[:length]
+    faster = np.frombuffer(encoder.encode_pcm(samples.astype("<i2").tobytes()) + encoder.finish(), "<i2")[:length]
     return np.pad(faster, (0, length - len(faster)))
 
 

@@ -142,4 +142,4 @@ class TakeFiles:
 def encoded_take(pcm: bytes, owner: str, record: dict[str, Any]) -> bytes:
     """Encode a recording as FLAC, with its owner and its metadata record in a tag."""
     encoder = Encoder("flac", whole=True, tags={RECORD_TAG: json.dumps({"owner": owner, "record": record})})
-    return encoder.add(pcm) + encoder.finish()
+    return encoder.encode_pcm(pcm) + encoder.finish()

@@ -70,7 +70,7 @@ class Takes:
 
     # --- Methods that read or change the takes of one owner.
 
-    def add(
+    def store_take(
         self,
         owner: str,
         fields: TakeFields,
@@ -304,7 +304,7 @@ class Takes:
     def make_room(self, owner: str, address: str | None, size: int, *, what: str) -> None:
         """Delete old items in the recycle bin so that an owner can store `size` more bytes.
 
-        Use this for items other than recordings, because `add` already frees space for recordings.
+        Use this for items other than recordings, because `store_take` already frees space for recordings.
 
         Args:
             owner: Owner of the new item.

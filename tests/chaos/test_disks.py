@@ -98,7 +98,7 @@ def test_read_only_disk_is_reported_and_left_unchanged(tmp_path: Path) -> None:
             take = add(store, owner=HOST_OWNER)
         library = Library(disk.folder / "voices")
         library.open()
-        voice = library.add(create_voice("Grandmother")).id
+        voice = library.register_voice(create_voice("Grandmother")).id
         library.close()
         files = {path: path.read_bytes() for path in disk.folder.rglob("*") if path.is_file()}
         disk.allow_writing(False)

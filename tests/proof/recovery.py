@@ -41,7 +41,7 @@ def recovery(folder: Path, count: int) -> str:
     store.open()
     sound = pcm_of(SECONDS)
     for _ in range(count):
-        store.takes.add(OWNER, fields(), sound)
+        store.takes.store_take(OWNER, fields(), sound)
     store.close()
 
     def opened() -> Store:

@@ -135,7 +135,7 @@ def engine_of(
         composed = Composition({}, config)
         entry = RegistryEntry(source, config.modes, config, tokenizer, checkpoint.fingerprint, 0, composed)
         engine.registry.entries.append(entry)
-        engine.loader.add(entry, checkpoint)
+        engine.loader.create_core(entry, checkpoint)
     return engine
 
 

@@ -67,7 +67,7 @@ def write(store: Store, report: int, lines: int) -> None:
         reference = b"RIFF" + bytes([number % 5]) * 50_000
         if store.takes.space(OWNER)["takes"] >= KEPT:
             store.takes.free(OWNER, 1)
-        record = store.takes.add(OWNER, fields(text=f"Sentence {number}"), sounds[number % 3], reference)
+        record = store.takes.store_take(OWNER, fields(text=f"Sentence {number}"), sounds[number % 3], reference)
         os.write(report, f"{record['id']}\n".encode())
         if number % 4 == 3:
             store.takes.delete(OWNER, record["id"])
@@ -130,7 +130,7 @@ def with_one_more(store: Store) -> None:
     """
     store.open()
     store.takes.free(OWNER, max(0, store.takes.space(OWNER)["takes"] - KEPT + 1))
-    store.takes.add(OWNER, fields(), pcm_of(0.1))
+    store.takes.store_take(OWNER, fields(), pcm_of(0.1))
     assert len(store.takes.page(OWNER, TakeQuery(limit=100))[0]) == KEPT
     store.close()
 

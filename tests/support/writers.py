@@ -23,14 +23,14 @@ def kill_writers(folder: Path, times: int) -> None:
     library = Library(folder)
     library.open()
     voice = create_voice("Victim", samples=500_000)
-    library.add(voice)
+    library.register_voice(voice)
     library.close()
     chance = random.Random(7)
     for number in range(times):
         if (child := os.fork()) == 0:
             writer = Library(folder)
             while True:
-                writer.add(create_voice("Victim", samples=500_000 + number), replace_id=voice.id)
+                writer.register_voice(create_voice("Victim", samples=500_000 + number), replace_id=voice.id)
         time.sleep(0.004 + 0.03 * chance.random())
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -50,12 +50,12 @@ def write(folder: Path, who: str, times: int) -> None:
     library = Library(folder)
     library.open()
     for number in range(times):
-        made = library.add(create_voice(f"{who} {number}"))
+        made = library.register_voice(create_voice(f"{who} {number}"))
         library.change(made.id, VoiceChanges(name=f"{who} {number}!"))
         if number % 2:
             library.delete(made.id)
         try:
-            library.add(create_voice("Shared"))
+            library.register_voice(create_voice("Shared"))
         except VoiceNameTaken:
             try:
                 if (shared := library.find("shared")) is not None:

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a library that contains a voice with the name of a speaker."""
     folder = tmp_path_factory.mktemp("library") / "voices"
     library = Library(folder)
-    library.add(create_voice("SERENA", samples=48_000, transcript=None))
+    library.register_voice(create_voice("SERENA", samples=48_000, transcript=None))
     library.close()
     return folder
 

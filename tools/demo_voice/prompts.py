@@ -35,8 +35,8 @@ def prefix(
     """
     prompt = PromptColumns()
     if instruct is not None:
-        prompt.add([t.im_start, t.user, t.newline, *instruct, t.im_end, t.newline], NO_CODEC)
-    prompt.add([t.im_start, t.assistant, t.newline], NO_CODEC)
+        prompt.append_positions([t.im_start, t.user, t.newline, *instruct, t.im_end, t.newline], NO_CODEC)
+    prompt.append_positions([t.im_start, t.assistant, t.newline], NO_CODEC)
     add_tags(prompt, t.config, language, speaker, is_clone)
     return prompt
 

@@ -68,7 +68,7 @@ class PromptColumns:
         """
         return np.array([self.text, self.codec])
 
-    def add(self, text: Sequence[int] | int, codec: Sequence[int] | int) -> None:
+    def append_positions(self, text: Sequence[int] | int, codec: Sequence[int] | int) -> None:
         """Append positions to both columns.
 
         If one argument is a single id, it is repeated for each id of the other argument.
@@ -120,8 +120,8 @@ def build_prompt(
     """
     columns = PromptColumns()
     if inputs.instruct is not None:
-        columns.add(tokenizer.encode_instruct(inputs.instruct), NO_CODEC)
-    columns.add(tokenizer.role_ids(), NO_CODEC)
+        columns.append_positions(tokenizer.encode_instruct(inputs.instruct), NO_CODEC)
+    columns.append_positions(tokenizer.role_ids(), NO_CODEC)
     add_tags(columns, config, inputs.language, inputs.speaker, inputs.voice is not None)
     constant, voice = len(columns.text), inputs.voice
     end = [] if inputs.is_open else [config.tts_eos_token_id]
@@ -192,13 +192,13 @@ def add_tags(columns: PromptColumns, config: ModelConfig, language: str, speaker
     else:
         language_id = talker.codec_language_id[language]
         tags = [talker.codec_think_id, talker.codec_think_bos_id, language_id, talker.codec_think_eos_id]
-    columns.add(config.tts_pad_token_id, tags)
+    columns.append_positions(config.tts_pad_token_id, tags)
     if is_clone:
         columns.x_vector_at = len(columns.text)
-        columns.add(config.tts_pad_token_id, NO_CODEC)
+        columns.append_positions(config.tts_pad_token_id, NO_CODEC)
     elif speaker is not None:
-        columns.add(config.tts_pad_token_id, talker.spk_id[speaker])
-    columns.add(config.tts_bos_token_id, talker.codec_pad_id)
+        columns.append_positions(config.tts_pad_token_id, talker.spk_id[speaker])
+    columns.append_positions(config.tts_bos_token_id, talker.codec_pad_id)
 
 
 def add_text(columns: PromptColumns, body: list[int], layout: Layout, config: ModelConfig) -> list[int]:
@@ -208,10 +208,10 @@ def add_text(columns: PromptColumns, body: list[int], layout: Layout, config: Mo
     """
     talker = config.talker
     if layout is Layout.NON_STREAMING:
-        columns.add(body, talker.codec_pad_id)
-        columns.add(config.tts_pad_token_id, talker.codec_bos_id)
+        columns.append_positions(body, talker.codec_pad_id)
+        columns.append_positions(config.tts_pad_token_id, talker.codec_bos_id)
         return []
-    columns.add(body[0], talker.codec_bos_id)
+    columns.append_positions(body[0], talker.codec_bos_id)
     return body[1:]
 
 
@@ -224,16 +224,16 @@ def _add_reference(
     """
     talker = config.talker
     if layout is Layout.NON_STREAMING:
-        columns.add(text, talker.codec_pad_id)
-        columns.add(config.tts_pad_token_id, talker.codec_bos_id)
+        columns.append_positions(text, talker.codec_pad_id)
+        columns.append_positions(config.tts_pad_token_id, talker.codec_bos_id)
         columns.frames_at = len(columns.text)
-        columns.add(config.tts_pad_token_id, [NO_CODEC] * frames)
+        columns.append_positions(config.tts_pad_token_id, [NO_CODEC] * frames)
         return []
     text_ids = text[: frames + 1]
     text_ids += [config.tts_pad_token_id] * (frames + 1 - len(text_ids))
-    columns.add(text_ids[0], talker.codec_bos_id)
+    columns.append_positions(text_ids[0], talker.codec_bos_id)
     columns.frames_at = len(columns.text)
-    columns.add(text_ids[1:], [NO_CODEC] * frames)
+    columns.append_positions(text_ids[1:], [NO_CODEC] * frames)
     return text[frames + 1 :]
 
 

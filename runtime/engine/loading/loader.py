@@ -79,12 +79,12 @@ class CheckpointLoader:
             entry.source, device.torch_device, dtype, others, entry.quantization, code2wav_dtype
         )
         release_unused_memory()  # Release the temporary memory of quantization and packing.
-        self.add(entry, checkpoint, on_step, before)
+        self.create_core(entry, checkpoint, on_step, before)
         # The thread starts after the warm-up, so that it does not slow the warm-up down.
         if device.name == "cpu" and not are_small_networks([checkpoint.talker]):
             Thread(target=_gather, args=(entry.name,), name=HUGE_PAGES_THREAD, daemon=True).start()
 
-    def add(
+    def create_core(
         self,
         entry: RegistryEntry,
         checkpoint: Checkpoint,

@@ -103,7 +103,7 @@ class InFlight:
         """True if a prefill is in flight, even if its request has ended."""
         return bool(self._prefills)
 
-    def add(
+    def add_launch(
         self,
         stream: Stream,
         slots: Slots,

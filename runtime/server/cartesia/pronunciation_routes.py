@@ -55,7 +55,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         """Store a new pronunciation dictionary and return the dictionary with its id."""
         body = validate_fields(NewDict, await read_fields(request, host))
         entries = [item.as_word() for item in body.items or ()]
-        return _entry(await host.run_in_worker(dictionaries_of(host, request).add, body.name, entries))
+        return _entry(await host.run_in_worker(dictionaries_of(host, request).create_dictionary, body.name, entries))
 
     @app.api_route(ONE, methods=GET)
     @describe_cartesia(response=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}))

@@ -228,7 +228,7 @@ class CartesiaSession(Dialect[Segment]):
         for piece in split_pcm(pcm):
             samples = len(piece) // SAMPLE_BYTES
             context.pending_samples += samples
-            self._send(context, context.writer.add(piece))
+            self._send(context, context.writer.encode_pcm(piece))
             if context.words is not None:
                 self._time(context, context.words.advance(samples))
 

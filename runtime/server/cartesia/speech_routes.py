@@ -67,7 +67,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         writer = _writer(self._body.output_format)
         async with self._stream(request) as speech:
             async for event in speech:
-                if isinstance(event, AudioChunk) and (piece := await self._encoding(writer.add, event.pcm)):
+                if isinstance(event, AudioChunk) and (piece := await self._encoding(writer.encode_pcm, event.pcm)):
                     yield piece
         yield await self._encoding(writer.finish)
 
@@ -124,9 +124,9 @@ class _WavWriter:
         self._head = wav_header(rate, code=code, width=width)
         self._samples = PcmWriter(encoding, rate)
 
-    def add(self, pcm: bytes) -> bytes:
+    def encode_pcm(self, pcm: bytes) -> bytes:
         head, self._head = self._head, b""
-        return head + self._samples.add(pcm)
+        return head + self._samples.encode_pcm(pcm)
 
     def finish(self) -> bytes:
         return self._head + self._samples.finish()

@@ -27,7 +27,7 @@ class AudioMessageEncoder:
         """True if encoding takes only microseconds, because the format has no codec."""
         return isinstance(self._writer, PcmWriter)
 
-    def add(self, pcm: bytes, times: TimedWords) -> Reply | None:
+    def encode_message(self, pcm: bytes, times: TimedWords) -> Reply | None:
         """Encode audio and return an audio message, or None if no encoded bytes are ready.
 
         Args:
@@ -35,7 +35,7 @@ class AudioMessageEncoder:
             times: Words that end in these samples.
         """
         self._pending_words.join(times)
-        data = self._writer.add(pcm)
+        data = self._writer.encode_pcm(pcm)
         return self._message(data) if data else None
 
     def finish(self, times: TimedWords) -> Reply | None:

@@ -24,7 +24,7 @@ class AudioWriter(Protocol):
     The concatenated return values are the encoded stream.
     """
 
-    def add(self, pcm: bytes) -> bytes:
+    def encode_pcm(self, pcm: bytes) -> bytes:
         """Encode s16le samples at 24 kHz and return the bytes that are ready, or ``b""``."""
         ...
 
@@ -76,11 +76,11 @@ class _Sped:
         self._sped = Encoder("pcm", speed=speed)
         self._raw = raw
 
-    def add(self, pcm: bytes) -> bytes:
-        return self._raw.add(self._sped.add(pcm))
+    def encode_pcm(self, pcm: bytes) -> bytes:
+        return self._raw.encode_pcm(self._sped.encode_pcm(pcm))
 
     def finish(self) -> bytes:
-        return self._raw.add(self._sped.finish()) + self._raw.finish()
+        return self._raw.encode_pcm(self._sped.finish()) + self._raw.finish()
 
 
 _ALL = (

@@ -82,7 +82,7 @@ class ElevenLabsSession(Dialect[Context]):
             samples = len(piece) // SAMPLE_BYTES
             context.pending_samples += samples
             context.count_audio(samples / SAMPLE_RATE / context.speed, self._clock())
-            self._send(context, partial(context.encoder.add, piece, context.words.advance(samples)))
+            self._send(context, partial(context.encoder.encode_message, piece, context.words.advance(samples)))
 
     def _send(self, context: Context, make: Callable[[], Reply | None]) -> None:
         """Queue an audio message that a worker thread encodes, unless encoding is instant."""

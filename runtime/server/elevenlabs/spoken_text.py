@@ -90,7 +90,7 @@ class SpokenText(HttpSpeech[TextToSpeechBody | DialogueBody]):
             async for event in speech:
                 if isinstance(event, AudioChunk):
                     times = word_times.advance(speech, len(event.pcm) // SAMPLE_BYTES)
-                    yield await self._encoding(writer.add, event.pcm), times
+                    yield await self._encoding(writer.encode_pcm, event.pcm), times
         yield await self._encoding(writer.finish), word_times.finish()
 
     def _line(self, data: bytes, timed: Mapping[int, TimedWords]) -> bytes:

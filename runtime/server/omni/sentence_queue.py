@@ -16,10 +16,10 @@ from runtime.server.session.utterance import ChosenVoice, StreamedText, Utteranc
 class SentenceEncoder(Protocol):
     """Interface of the audio encoder of one sentence (`runtime.shared.audio.encoding`).
 
-    The audio file is the concatenation of the results of `add` and `finish`.
+    The audio file is the concatenation of the results of `encode_pcm` and `finish`.
     """
 
-    def add(self, pcm: bytes) -> bytes: ...
+    def encode_pcm(self, pcm: bytes) -> bytes: ...
 
     def finish(self) -> bytes: ...
 

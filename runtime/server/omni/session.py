@@ -386,7 +386,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _send_audio(self, sentence: Sentence, pcm: bytes) -> None:
         if sentence.encoder is not None:
-            sentence.unsent.append(sentence.encoder.add(pcm))
+            sentence.unsent.append(sentence.encoder.encode_pcm(pcm))
         elif sentence.is_announced:
             self._send(sentence, pcm)
         else:

@@ -66,7 +66,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         async with self._stream(*await self._requests(), pause_ms=self._body.turn_pause_ms) as speech:
             async for speech_event in speech:
                 if isinstance(speech_event, AudioChunk) and (
-                    audio := await self._encoded(encoder, encoder.add, speech_event.pcm)
+                    audio := await self._encoded(encoder, encoder.encode_pcm, speech_event.pcm)
                 ):
                     yield audio
         yield await self._encoded(encoder, encoder.finish)
@@ -86,7 +86,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             async with self._stream(*requests, pause_ms=self._body.turn_pause_ms) as speech:
                 async for speech_event in speech:
                     if isinstance(speech_event, AudioChunk):
-                        audio = await self._encoded(encoder, encoder.add, speech_event.pcm)
+                        audio = await self._encoded(encoder, encoder.encode_pcm, speech_event.pcm)
                         times = _times_of_chunk(word_times, speech, speech_event)
                     elif isinstance(speech_event, Finished):
                         audio = await self._encoded(encoder, encoder.finish)
@@ -132,7 +132,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             pieces = chunks
             if target_lufs is not None:
                 pieces = [normalize_loudness(np.frombuffer(b"".join(chunks), "<i2"), target_lufs).tobytes()]
-            return b"".join([*map(encoder.add, pieces), encoder.finish()])
+            return b"".join([*map(encoder.encode_pcm, pieces), encoder.finish()])
 
         audio = await self._encoding(encode)
         return CompleteAudio(

@@ -53,7 +53,7 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         dictionaries, entries = dictionaries_of(host, request), as_words(body.pronunciations)
         return await host.run_in_worker(
             lambda: describe_with_entries(
-                dictionaries, dictionaries.add(body.name, entries, description=body.description)
+                dictionaries, dictionaries.create_dictionary(body.name, entries, description=body.description)
             )
         )
 

@@ -217,8 +217,8 @@ def store_voice(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers
     check_voice_name(voice.name, speakers)
     old = library.own.find(voice.name) if form.replaces else None
     if old is not None:
-        return library.add(voice, replace_id=old.id)
-    return library.add(voice) if form.voice_file is None else library.import_(voice)
+        return library.register_voice(voice, replace_id=old.id)
+    return library.register_voice(voice) if form.voice_file is None else library.import_(voice)
 
 
 def export_wav(library: VoiceLibrary, voice_id: str) -> bytes:

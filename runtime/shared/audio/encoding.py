@@ -102,8 +102,8 @@ M4B = Format(
 class Encoder:
     """Encoder of one audio stream to a response format.
 
-    The encoded file is the concatenation of the results of `add` and `finish`. If `whole` is True, the header has the
-    exact length. Then only `finish` returns bytes.
+    The encoded file is the concatenation of the results of `encode_pcm` and `finish`. If `whole` is True, the header
+    has the exact length. Then only `finish` returns bytes.
 
     Thread: any. One thread at a time uses the encoder.
 
@@ -133,7 +133,7 @@ class Encoder:
             volume: Factor for the samples. If it is above 1, a limiter reduces the peaks.
             bit_rate: Bit rate of the codec in bit/s, or None for the format's default.
             whole: True to encode a complete file with the exact length in its header.
-            file: Empty seekable file that receives the encoded bytes. `add` and `finish` then return no bytes.
+            file: Empty seekable file that receives the encoded bytes. `encode_pcm` and `finish` then return no bytes.
             tags: Metadata of the file, in addition to a comment about AI-generated speech. WAV supports title, comment,
                 software and date. Other tags are appended to the comment. Without tags, a WAV has no metadata.
             book: Chapters and cover of an MP3 or M4B file.
@@ -157,17 +157,17 @@ class Encoder:
 
     @property
     def is_instant(self) -> bool:
-        """True if `add` and `finish` take only microseconds.
+        """True if `encode_pcm` and `finish` take only microseconds.
 
         Otherwise, a call takes up to a millisecond per 80 ms of audio.
         """
         return self._reshaper is None and not isinstance(self._writer, _Coded)
 
-    def add(self, pcm: bytes) -> bytes:
+    def encode_pcm(self, pcm: bytes) -> bytes:
         """Encode s16le samples at 24 kHz and return the encoded bytes that are ready, or ``b""``."""
         if self._reshaper is not None:
-            pcm = self._reshaper.add(pcm)
-        return self._writer.add(pcm) if pcm else b""
+            pcm = self._reshaper.encode_pcm(pcm)
+        return self._writer.encode_pcm(pcm) if pcm else b""
 
     def finish(self) -> bytes:
         """End the encoded file and return its last bytes.
@@ -175,7 +175,7 @@ class Encoder:
         The encoder cannot be used after this call.
         """
         rest = b"" if self._reshaper is None else self._reshaper.finish()
-        data = (self._writer.add(rest) if rest else b"") + self._writer.finish()
+        data = (self._writer.encode_pcm(rest) if rest else b"") + self._writer.finish()
         return data if self._held is None else self._held.getvalue()
 
 
@@ -183,7 +183,7 @@ class _Plain:
     def __init__(self, out: IO[bytes] | None) -> None:
         self._out = out
 
-    def add(self, pcm: bytes) -> bytes:
+    def encode_pcm(self, pcm: bytes) -> bytes:
         if self._out is None:
             return pcm
         self._out.write(pcm)
@@ -208,7 +208,7 @@ class _Wav:
         if out is not None:
             out.write(self._whole_header(0))
 
-    def add(self, pcm: bytes) -> bytes:
+    def encode_pcm(self, pcm: bytes) -> bytes:
         if self._out is not None:
             self._out.write(pcm)
             return b""
@@ -267,14 +267,14 @@ class _Coded:
 
     def __del__(self) -> None:
         # The container is closed here, because it and the stream reference each other, and the codec's threads run
-        # until it is closed. There is no method `close`, because a worker thread may still run `add` when the response
-        # is aborted.
+        # until it is closed. There is no method `close`, because a worker thread may still run `encode_pcm` when the
+        # response is aborted.
         container = getattr(self, "_container", None)  # The attribute is missing if `__init__` has failed.
         if container is not None:
             with contextlib.suppress(av.FFmpegError):
                 container.close()
 
-    def add(self, pcm: bytes) -> bytes:
+    def encode_pcm(self, pcm: bytes) -> bytes:
         frame = _frame(pcm, self._samples, self._rate, self._made)
         self._made += frame.samples
         self._container.mux(self._stream.encode(frame))
@@ -282,7 +282,7 @@ class _Coded:
 
     def finish(self) -> bytes:
         if not self._made:  # Without any samples, the codec would write a file that cannot be read.
-            self.add(bytes(_BYTES_PER_SAMPLE))
+            self.encode_pcm(bytes(_BYTES_PER_SAMPLE))
         self._container.mux(self._stream.encode(None))
         self._container.close()
         return self._taken()
@@ -309,7 +309,7 @@ class _Reshaper:
         self._graph.link_nodes(*nodes).configure()
         self._fed = 0
 
-    def add(self, pcm: bytes) -> bytes:
+    def encode_pcm(self, pcm: bytes) -> bytes:
         if not pcm:
             return b""
         frame = _frame(pcm, "s16", SAMPLE_RATE, self._fed)

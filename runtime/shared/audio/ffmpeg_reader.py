@@ -66,7 +66,7 @@ def _read(file: BinaryIO, limit_s: float, mix: Downmix) -> int:
                 to_floats = av.AudioResampler(format="flt", rate=rate)
             for piece in to_floats.resample(frame):
                 samples = cast("NDArray[np.float32]", piece.to_ndarray())
-                mix.add(samples.reshape(-1, piece.layout.nb_channels))
+                mix.append_block(samples.reshape(-1, piece.layout.nb_channels))
             check_length(mix.count, rate, limit_s, header_s=(container.duration or 0) / av.time_base)
     if not mix.count:
         raise BadReferenceAudio(why=NO_SOUND)

@@ -31,7 +31,7 @@ class PcmWriter:
             None if rate == SAMPLE_RATE else soxr.ResampleStream(SAMPLE_RATE, rate, 1, dtype="float32", quality="HQ")
         )
 
-    def add(self, pcm: bytes) -> bytes:
+    def encode_pcm(self, pcm: bytes) -> bytes:
         """Convert s16le samples at 24 kHz and return the converted bytes that are ready."""
         if self._is_native:
             return pcm

@@ -56,7 +56,7 @@ class Downmix:
     _mixed: float = 0.0  # Energy of the mean of all channels.
     _expected: float = 0.0  # Energy that the mean would have if the channels were independent.
 
-    def add(self, block: NDArray[np.float32]) -> None:
+    def append_block(self, block: NDArray[np.float32]) -> None:
         """Mix the next block of samples to mono.
 
         Shapes: block [N, channels].

@@ -123,7 +123,7 @@ def _read(data: memoryview, count: int, layout: WavLayout, mix: Downmix) -> int:
     for first in range(0, count, layout.rate):
         frames = min(layout.rate, count - first)
         raw = data[first * layout.frame_bytes :][: frames * layout.frame_bytes]
-        mix.add(_floats(raw, layout).reshape(frames, layout.channels))
+        mix.append_block(_floats(raw, layout).reshape(frames, layout.channels))
     return layout.rate
 
 

@@ -44,7 +44,7 @@ class TimedWords:
     def words(self) -> list[str]:
         return [span.strip() for span in self.spans]
 
-    def add(self, span: str, start: float, end: float) -> None:
+    def append_word(self, span: str, start: float, end: float) -> None:
         self.spans.append(span)
         self.start.append(round(start, 3))
         self.end.append(round(end, 3))
@@ -84,7 +84,7 @@ class WordTimes:
         self._samples += samples
         now, timed = self._samples / SAMPLE_RATE, TimedWords()
         while self._spans and (end := self._returned_until_s + _seconds(self._spans[0])) <= now:
-            timed.add(self._spans.popleft(), self._returned_until_s, end)
+            timed.append_word(self._spans.popleft(), self._returned_until_s, end)
             self._returned_until_s = end
         return timed
 

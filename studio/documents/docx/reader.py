@@ -115,7 +115,7 @@ def read_docx(archive: Archive, name: str, root: etree._Element, omitted: Omitte
     notes = list(_notes(body, note_parts))
     for header in parts.get("header", []) + parts.get("footer", []):
         if text := _text_of(archive.xml(header)):
-            omitted.add("headers", text)
+            omitted.count_omission("headers", text)
     title = _core_title(archive) or next((block.text for block in blocks if block.is_title), "")
     return prose_document(title, [*_chapters(blocks), Chapter("", notes, is_notes=True)], omitted)
 
@@ -225,7 +225,7 @@ class _Story:
             name = tag_of(one)
             if name in _COUNTED:
                 comment = self._comments.get(attribute(one, "id")) if name == "w:commentReference" else None
-                self._omitted.add(_COUNTED[name], comment or _text_of(one))
+                self._omitted.count_omission(_COUNTED[name], comment or _text_of(one))
             elif name and name not in _SKIPPED:
                 if name in _TEXTS:
                     self._add(_TEXTS[name])
@@ -244,7 +244,7 @@ class _Story:
         self._walk(element)
         read, self._open = self._open, outer
         for code, omitted in read.omitted.items():
-            self._omitted.add(code, omitted)
+            self._omitted.count_omission(code, omitted)
         text = self._carried + "".join(read.pieces)
         is_drop_cap = attribute(child(properties, "w:framePr"), "dropCap") not in {"", "none"}
         mark = child(properties, "w:rPr")
@@ -255,7 +255,7 @@ class _Story:
         elif style.is_contents:
             self._carried = ""
             if spaced(text):
-                self._omitted.add("contents", text)
+                self._omitted.count_omission("contents", text)
         elif not self._omits(style, text):
             self._carried = ""
             label, level = self._numbering.label(properties, style_id), heading_level(properties, style)
@@ -314,7 +314,7 @@ class _Story:
         """Add text without the symbols that Unicode does not have, and count these symbols."""
         text, pictures = _PICTURE.subn("", text)
         if pictures:
-            self._omitted.add("symbols", count=pictures)
+            self._omitted.count_omission("symbols", count=pictures)
         self._add(text)
 
     def _field(self, element: etree._Element) -> None:
@@ -357,7 +357,7 @@ class _Story:
             self._walk(element)
         else:
             described = (one.get("descr") or one.get("title") or one.get("alt") for one in element.iter())
-            self._omitted.add("pictures", next(filter(None, described), None))
+            self._omitted.count_omission("pictures", next(filter(None, described), None))
 
     def _text_box(self, element: etree._Element) -> None:
         """Read a text box at its position in the text.
@@ -376,7 +376,7 @@ class _Story:
     def _row(self, element: etree._Element) -> None:
         properties = child(element, "w:trPr")
         if child(properties, "w:del") is not None:
-            self._omitted.add("deleted", _text_of(element))
+            self._omitted.count_omission("deleted", _text_of(element))
             return
         cells, self._cells = self._cells, []
         self._walk(element)

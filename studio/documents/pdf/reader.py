@@ -111,9 +111,9 @@ def _rows_of_pages(pages: Iterable[PageObject], omitted: OmittedContent) -> Iter
             note, reason = "damaged_pages", _reason_of(error)
         rows = collector.rows
         if not rows or note == "damaged_pages":
-            omitted.add(note, f"page {number}")
-        omitted.add("damaged", count=collector.unmapped)
-        omitted.add("symbols", count=collector.check_marks)
+            omitted.count_omission(note, f"page {number}")
+        omitted.count_omission("damaged", count=collector.unmapped)
+        omitted.count_omission("symbols", count=collector.check_marks)
         chars += sum(len(row.text) for row in rows)
         if chars > MAX_TEXT_CHARS:
             raise UnreadableError(TOO_LARGE)
@@ -239,7 +239,7 @@ class _Text:
             if is_number and self._omitted.omits("page_numbers", row.text):
                 continue
             if id(row) in edges and self._key(row) in running:
-                self._omitted.add("headers", row.text)
+                self._omitted.count_omission("headers", row.text)
             else:
                 rows_left.append(row)
         return rows_left

@@ -18,7 +18,7 @@ def test_first_frame_of_a_cancelled_request_is_not_measured_as_a_decode_step() -
     in_flight, slots = InFlight(2, 1, lambda *_: None, VirtualClock()), np.array([0])
     result = FrameResult(np.zeros((1, 4), np.int64), np.array([False]), np.array([True]))
     frame = launched(slots, result, CpuDevice())
-    in_flight.add(Stream.PROMPTS, slots, frame.event, frame, [Prompt(torch.zeros(3, 8), [])])
+    in_flight.add_launch(Stream.PROMPTS, slots, frame.event, frame, [Prompt(torch.zeros(3, 8), [])])
     in_flight.discard_launches(0)
     (output,) = in_flight.outputs()
     assert output.is_first_frame

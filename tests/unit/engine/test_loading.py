@@ -138,7 +138,7 @@ def test_commands_at_the_end_of_loading_are_not_lost(
     monkeypatch.setattr(engine, "_load_late", lambda _: None)
     recorder = EventRecorder()
     ticket = engine.submit(streamed("Hello ", open_text=True, max_frames=6), recorder)
-    engine.loader.add(entry, loaded("quick", "custom_voice"))
+    engine.loader.create_core(entry, loaded("quick", "custom_voice"))
     engine.append_text(ticket, "world.")
     engine.finish_text(ticket)
     engine.tick()
@@ -155,17 +155,17 @@ def test_request_arriving_as_loading_ends_is_served_or_notified(
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     entry = engine.registry.entries[0]
     entry.is_loading = True
-    add = engine._open.add
+    add = engine._open.add_open_request
 
     def loaded_meanwhile(*args: Any) -> None:
         if usable:
-            engine.loader.add(entry, loaded("quick", "custom_voice"))
+            engine.loader.create_core(entry, loaded("quick", "custom_voice"))
         else:
             entry.has_failed = True
         engine.commands.clear()
         add(*args)
 
-    monkeypatch.setattr(engine._open, "add", loaded_meanwhile)
+    monkeypatch.setattr(engine._open, "add_open_request", loaded_meanwhile)
     recorder = EventRecorder()
     engine.submit(custom_voice(max_frames=3), recorder)
     drain(engine)

@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> DictionaryFolder:
 def test_dictionary_is_stored_found_changed_and_deleted(folder: DictionaryFolder) -> None:
     assert folder.all() == []
     assert not folder.folder.exists()  # No folder is created before the first dictionary.
-    made = folder.add("Names", NGUYEN, description="Ours.")
+    made = folder.create_dictionary("Names", NGUYEN, description="Ours.")
     assert folder.find(made.id) == made
     assert DictionaryFolder(folder.folder).all() == [made]
     edit = DictionaryEdit(name="More names", description="", is_archived=True, words=lambda before: (*before, *before))
@@ -48,7 +48,7 @@ def test_dictionary_is_stored_found_changed_and_deleted(folder: DictionaryFolder
 
 
 def test_dictionary_changes_by_another_process_are_seen(folder: DictionaryFolder) -> None:
-    made = folder.add("Names", NGUYEN)
+    made = folder.create_dictionary("Names", NGUYEN)
     assert folder.find(made.id) == made
     other = DictionaryFolder(folder.folder)
     changed = other.change(made.id, DictionaryEdit(name="Other"))
@@ -57,13 +57,13 @@ def test_dictionary_changes_by_another_process_are_seen(folder: DictionaryFolder
 
 @pytest.mark.parametrize("name", ["../secret", "", "x" * 32, "/etc/passwd", "0" * 31, "0" * 32])
 def test_dictionary_id_is_never_used_as_a_path(folder: DictionaryFolder, name: str) -> None:
-    folder.add("Names", NGUYEN)
+    folder.create_dictionary("Names", NGUYEN)
     (folder.folder.parent / ("secret" + SUFFIX)).write_text("{}")
     assert folder.find(name) is None
 
 
 def test_damaged_dictionary_files_are_ignored(folder: DictionaryFolder, tmp_path: Path) -> None:
-    made = folder.add("Names", NGUYEN)
+    made = folder.create_dictionary("Names", NGUYEN)
     file = folder.folder / (made.id + SUFFIX)
     whole = file.read_bytes()
     for damaged in (whole[:-1], b"", whole.replace(made.id.encode(), b"0" * 32), b" " * (2**20)):
@@ -80,7 +80,7 @@ def test_damaged_dictionary_files_are_ignored(folder: DictionaryFolder, tmp_path
 
 
 def test_dictionaries_that_are_added_concurrently_are_all_kept(folder: DictionaryFolder) -> None:
-    made = folder.add("Names", ())
+    made = folder.create_dictionary("Names", ())
 
     def add(number: int) -> None:
         word = Word(f"word {number}", "x")
@@ -94,7 +94,7 @@ def test_dictionaries_that_are_added_concurrently_are_all_kept(folder: Dictionar
 
 
 def test_full_disk_leaves_the_dictionary_unchanged(folder: DictionaryFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = folder.add("Names", NGUYEN)
+    made = folder.create_dictionary("Names", NGUYEN)
 
     def full(*_: Any) -> NoReturn:
         raise OSError(errno.ENOSPC, "full")
@@ -114,8 +114,8 @@ def of(libraries: OwnerLibraries, owner: str) -> OwnerDictionaries:
 
 def test_each_owner_sees_its_own_and_the_shared_dictionaries(tmp_path: Path) -> None:
     libraries = OwnerLibraries(Library(tmp_path / "voices"), max_voices=0, max_pronunciations=2)
-    common = of(libraries, "").add("Common", NGUYEN)
-    annas = of(libraries, "anna").add("Anna's", NGUYEN)
+    common = of(libraries, "").create_dictionary("Common", NGUYEN)
+    annas = of(libraries, "anna").create_dictionary("Anna's", NGUYEN)
     anna, bert = of(libraries, "anna"), of(libraries, "bert")
     assert [one.name for one in anna.all()] == ["Anna's", "Common"]
     assert bert.all() == of(libraries, "").all() == [common]
@@ -132,8 +132,8 @@ def test_each_owner_sees_its_own_and_the_shared_dictionaries(tmp_path: Path) -> 
         anna.delete(common.id)
     with pytest.raises(DictionaryNotYours):
         anna.change(common.id, DictionaryEdit(name="Mine"))
-    anna.add("Another", NGUYEN)
+    anna.create_dictionary("Another", NGUYEN)
     with pytest.raises(TooManyDictionaries, match="2 pronunciation dictionaries"):
-        anna.add("One too many", NGUYEN)
+        anna.create_dictionary("One too many", NGUYEN)
     for number in range(3):  # Requests without an owner have no limit.
-        of(libraries, "").add(f"Common {number}", NGUYEN)
+        of(libraries, "").create_dictionary(f"Common {number}", NGUYEN)

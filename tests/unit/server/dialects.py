@@ -33,7 +33,7 @@ class Marked:
     def __init__(self, response_format: str, speed: float) -> None:
         self.head = f"[{response_format}@{speed:g}:".encode()
 
-    def add(self, pcm: bytes) -> bytes:
+    def encode_pcm(self, pcm: bytes) -> bytes:
         head, self.head = self.head, b""
         return head + pcm
 

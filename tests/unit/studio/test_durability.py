@@ -44,7 +44,7 @@ def opened(folder: Path, **settings: Any) -> Iterator[Store]:
 
 
 def add(store: Store, owner: str = OWNER, pcm: bytes = SOUND, reference: bytes | None = None, **said: Any) -> str:
-    return str(store.takes.add(owner, fields(**said), pcm, reference)["id"])
+    return str(store.takes.store_take(owner, fields(**said), pcm, reference)["id"])
 
 
 def ids(store: Store, owner: str = OWNER) -> list[str]:

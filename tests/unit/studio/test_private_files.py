@@ -28,7 +28,7 @@ def test_stored_files_are_readable_by_their_owner_only(folder: Path) -> None:
             add(store, reference=b"RIFF")
             VoiceBin(folder / "deleted-voices", 60).put(OWNER, "v", b"voice")
             library = Library(folder / "voices")
-            library.add(create_voice())
+            library.register_voice(create_voice())
             library.close()
             kept_paths = [folder, *folder.rglob("*")]
             assert len(kept_paths) > 10

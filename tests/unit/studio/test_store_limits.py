@@ -132,20 +132,20 @@ def test_store_size_per_address_is_limited_regardless_of_cookies(folder: Path) -
     noise = random.Random(1).randbytes(400_000)
     with opened(folder, address_store_bytes=2**20) as store:
         for owner in ("visitor:one", "visitor:two"):
-            store.takes.add(owner, fields(), noise, address="here")
+            store.takes.store_take(owner, fields(), noise, address="here")
         with pytest.raises(StoreFull, match="address"):
-            store.takes.add("visitor:three", fields(), noise, address="here")
+            store.takes.store_take("visitor:three", fields(), noise, address="here")
     with opened(folder, address_store_bytes=2**20) as store:  # The limit also applies after a restart.
         with pytest.raises(StoreFull, match="address"):
-            store.takes.add("visitor:four", fields(), noise, address="here")
-        there = store.takes.add("visitor:one", fields(), noise, address="there")["id"]
+            store.takes.store_take("visitor:four", fields(), noise, address="here")
+        there = store.takes.store_take("visitor:one", fields(), noise, address="there")["id"]
         here = ids(store, "visitor:one")[1]
         store.takes.delete("visitor:one", there)
         with pytest.raises(StoreFull, match="address"):
-            store.takes.add("visitor:one", fields(), noise, address="here")
+            store.takes.store_take("visitor:one", fields(), noise, address="here")
         # A deleted take from this address is removed for the new take, but the take from another address is kept.
         store.takes.delete("visitor:one", here)
-        last = store.takes.add("visitor:one", fields(), noise, address="here")["id"]
+        last = store.takes.store_take("visitor:one", fields(), noise, address="here")["id"]
         assert ids(store, "visitor:one") == [last]
         assert store.takes.restore("visitor:one", there)["id"] == there
 

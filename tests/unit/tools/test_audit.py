@@ -30,7 +30,7 @@ LOCKED = {Pin("attrs", "26.1.0"), Pin("idna", "3.20"), Pin("torch", "2.13.0")}
 
 def audited(*packages: dict[str, Any]) -> Audit:
     audit = Audit()
-    audit.add({"dependencies": list(packages), "fixes": []}, "a.lock", LOCKED)
+    audit.add_findings({"dependencies": list(packages), "fixes": []}, "a.lock", LOCKED)
     return audit
 
 

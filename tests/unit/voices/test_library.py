@@ -88,7 +88,7 @@ def test_no_file_is_written_before_the_first_voice(library: Library, folder: Pat
 
 def test_voice_is_stored_found_and_read(library: Library, folder: Path) -> None:
     voice = create_voice("Clara")
-    card = library.add(voice)
+    card = library.register_voice(voice)
     assert (card.id, card.name, card.transcript) == (voice.id, "Clara", voice.transcript)
     assert card.file_bytes == (folder / f"{voice.id}.voice").stat().st_size
     for address in (voice.id, "Clara", "CLARA", "clara"):
@@ -101,12 +101,12 @@ def test_voice_is_stored_found_and_read(library: Library, folder: Path) -> None:
 
 
 def test_voice_without_a_transcript_clones_by_x_vector(library: Library) -> None:
-    card = library.add(create_voice(transcript=None))
+    card = library.register_voice(create_voice(transcript=None))
     assert library.reference(card.id).x_vector_only
 
 
 def test_stored_prompt_of_the_serving_checkpoint_is_returned(library: Library) -> None:
-    card = library.add(create_voice(prompts={}))
+    card = library.register_voice(create_voice(prompts={}))
     assert library.without_prompt("new") == (card.id,)
     library.keep_prompt(card.id, create_prompt("new"))
     library.keep_prompt(card.id, create_prompt("other"))
@@ -120,7 +120,7 @@ def test_stored_prompt_of_the_serving_checkpoint_is_returned(library: Library) -
 
 
 def test_oldest_prompts_of_a_voice_are_evicted(library: Library) -> None:
-    card = library.add(create_voice(prompts={}))
+    card = library.register_voice(create_voice(prompts={}))
     for number in range(MAX_PROMPTS + 3):
         library.keep_prompt(card.id, create_prompt(f"checkpoint-{number}"))
         assert library.without_prompt(f"checkpoint-{number}") == ()
@@ -128,9 +128,9 @@ def test_oldest_prompts_of_a_voice_are_evicted(library: Library) -> None:
 
 
 def test_prompt_of_a_replaced_recording_is_not_stored(library: Library) -> None:
-    card = library.add(create_voice(prompts={}))
+    card = library.register_voice(create_voice(prompts={}))
     before = library.reference(card.id)
-    library.add(create_voice(samples=1300, prompts={}), replace_id=card.id)
+    library.register_voice(create_voice(samples=1300, prompts={}), replace_id=card.id)
     library.keep_prompt(card.id, create_prompt("new"), made_from=before)
     assert library.without_prompt("new") == (card.id,)
     library.keep_prompt(card.id, create_prompt("new"), made_from=library.reference(card.id))
@@ -138,7 +138,7 @@ def test_prompt_of_a_replaced_recording_is_not_stored(library: Library) -> None:
 
 
 def test_prompts_are_computed_again_if_the_transcript_changes(library: Library) -> None:
-    card = library.add(create_voice(reference=to_pcm(voice(2.0, seed=4))))
+    card = library.register_voice(create_voice(reference=to_pcm(voice(2.0, seed=4))))
     before = library.reference(card.id)
     library.change(card.id, VoiceChanges(transcript=before.text))
     assert library.without_prompt("abc") == ()
@@ -151,34 +151,38 @@ def test_prompts_are_computed_again_if_the_transcript_changes(library: Library) 
 
 def test_advice_about_the_recording_remains_if_the_transcript_changes(library: Library) -> None:
     advice = ("Noise or music is only 10 dB below the speech; record in a quiet room.", SHORT_TRANSCRIPT.sentence)
-    card = library.add(create_voice(reference=to_pcm(voice(2.0, seed=4)), advice=advice))
+    card = library.register_voice(create_voice(reference=to_pcm(voice(2.0, seed=4)), advice=advice))
     changed = library.change(card.id, VoiceChanges(transcript="Good evening, my dear friends."))
     assert changed.advice == advice[:1]
 
 
 def test_transcript_of_a_voice_without_a_recording_cannot_be_changed(library: Library) -> None:
-    card = library.add(create_voice(samples=0, prompts={IMPORTED_FINGERPRINT: create_prompt(IMPORTED_FINGERPRINT)}))
+    card = library.register_voice(
+        create_voice(samples=0, prompts={IMPORTED_FINGERPRINT: create_prompt(IMPORTED_FINGERPRINT)})
+    )
     with pytest.raises(NoRecording):
         library.change(card.id, VoiceChanges(transcript="Good evening."))
 
 
 def test_consent_to_blends_can_be_changed_and_keeps_the_provenance(library: Library) -> None:
-    card = library.add(create_voice())
+    card = library.register_voice(create_voice())
     for is_allowed, said in ((False, "no"), (True, "yes")):
         changed = library.change(card.id, VoiceChanges(allows_blends=is_allowed))
         assert changed.provenance == {**card.provenance, "blend": said}
         assert (changed.consent, library.without_prompt("abc")) == (card.consent, ())
-    blend = library.add(create_voice("Blend", provenance={"source": "blend", "blend": "angus:0.6+clara:0.4"}))
+    blend = library.register_voice(
+        create_voice("Blend", provenance={"source": "blend", "blend": "angus:0.6+clara:0.4"})
+    )
     with pytest.raises(InvalidConfig):
         library.change(blend.id, VoiceChanges(allows_blends=True))
 
 
 def test_voice_names_are_unique_ignoring_case(library: Library) -> None:
-    first = library.add(create_voice("Straße"))
+    first = library.register_voice(create_voice("Straße"))
     for name in ("straße", "STRASSE", " Straße "):
         with pytest.raises(VoiceNameTaken):
-            library.add(create_voice(name))
-    second = library.add(create_voice("Weg"))
+            library.register_voice(create_voice(name))
+    second = library.register_voice(create_voice("Weg"))
     with pytest.raises(VoiceNameTaken):
         library.change(second.id, VoiceChanges(name="strasse"))
     # A voice may change the case of its own name.
@@ -187,10 +191,10 @@ def test_voice_names_are_unique_ignoring_case(library: Library) -> None:
 
 
 def test_confusable_name_is_refused(library: Library) -> None:
-    first = library.add(create_voice("Clara"))
-    second = library.add(create_voice("Bert"))
+    first = library.register_voice(create_voice("Clara"))
+    second = library.register_voice(create_voice("Bert"))
     with pytest.raises(VoiceNameLooksAlike, match="Clara"):
-        library.add(create_voice("Сlаrа"))
+        library.register_voice(create_voice("Сlаrа"))
     with pytest.raises(VoiceNameLooksAlike, match="Clara"):
         library.import_(create_voice("CIara"))
     with pytest.raises(VoiceNameLooksAlike, match="Bert"):
@@ -201,21 +205,21 @@ def test_confusable_name_is_refused(library: Library) -> None:
 
 
 def test_voice_can_be_replaced_under_its_id(library: Library, folder: Path) -> None:
-    card = library.add(create_voice("Clara"))
-    other = library.add(create_voice("Bert"))
+    card = library.register_voice(create_voice("Clara"))
+    other = library.register_voice(create_voice("Bert"))
     new = create_voice("clara", samples=2400)
-    assert library.add(new, replace_id=card.id).id == card.id
+    assert library.register_voice(new, replace_id=card.id).id == card.id
     assert np.array_equal(library.reference(card.id).samples, to_float(new.reference))
     with pytest.raises(VoiceNameTaken):
-        library.add(create_voice("bert"), replace_id=card.id)
+        library.register_voice(create_voice("bert"), replace_id=card.id)
     with pytest.raises(VoiceNotFound):
-        library.add(create_voice("Anna"), replace_id=new_id())
+        library.register_voice(create_voice("Anna"), replace_id=new_id())
     assert len(files(folder)) == 2
     assert library.find("bert") == other
 
 
 def test_voices_can_be_renamed_and_deleted(library: Library, folder: Path) -> None:
-    card = library.add(create_voice("Clara"))
+    card = library.register_voice(create_voice("Clara"))
     assert library.change(card.id, VoiceChanges(name="  Zoë ")).name == "Zoë"
     assert library.find("Clara") is None
     with pytest.raises(InvalidConfig):
@@ -233,7 +237,7 @@ def test_voices_can_be_renamed_and_deleted(library: Library, folder: Path) -> No
 
 
 def test_description_and_tags_can_be_changed_and_searched(library: Library, folder: Path) -> None:
-    card = library.add(create_voice("Clara", tags=("warm",)))
+    card = library.register_voice(create_voice("Clara", tags=("warm",)))
     changed = library.change(card.id, VoiceChanges(description="Bright", tags=("Radio", " radio ", "night show")))
     assert (changed.name, changed.description, changed.tags) == ("Clara", "Bright", ("Radio", "night show"))
     assert [card.id for card in library.search("RADIO show")] == [card.id]
@@ -247,7 +251,7 @@ def test_description_and_tags_can_be_changed_and_searched(library: Library, fold
 
 
 def test_exported_voice_can_be_imported_elsewhere(library: Library, tmp_path: Path) -> None:
-    card = library.add(create_voice("Clara"))
+    card = library.register_voice(create_voice("Clara"))
     other = opened(tmp_path / "elsewhere")
     assert other.import_(read_voice(library.export(card.id))).id == card.id
     with pytest.raises(VoiceNameTaken):
@@ -255,7 +259,7 @@ def test_exported_voice_can_be_imported_elsewhere(library: Library, tmp_path: Pa
 
 
 def test_imported_id_never_overwrites_a_voice(library: Library) -> None:
-    card = library.add(create_voice("Clara"))
+    card = library.register_voice(create_voice("Clara"))
     stranger = library.import_(create_voice("Stranger", id=card.id))
     assert stranger.id != card.id
     assert names(library) == ["Clara", "Stranger"]
@@ -263,7 +267,7 @@ def test_imported_id_never_overwrites_a_voice(library: Library) -> None:
 
 def test_voices_can_be_searched(library: Library) -> None:
     for name, description in [("Bert", "LOUD 100%"), ("Anna", "calm"), ("Carl", "calm_er")]:
-        library.add(create_voice(name, description=description, transcript=None))
+        library.register_voice(create_voice(name, description=description, transcript=None))
 
     def found(words: str) -> list[str]:
         return [card.name for card in library.search(words)]
@@ -287,7 +291,7 @@ def test_voices_can_be_searched(library: Library) -> None:
 def test_name_is_never_used_as_a_path(library: Library, folder: Path, name: str) -> None:
     outside = set(os.listdir(folder.parent))
     try:
-        card = library.add(create_voice(name))
+        card = library.register_voice(create_voice(name))
     except (InvalidConfig, VoiceNameTaken):
         return
     assert (library.find(name) or card).id == card.id
@@ -299,7 +303,7 @@ def test_name_is_never_used_as_a_path(library: Library, folder: Path, name: str)
 
 @pytest.mark.parametrize("address", ["../x", "..", "/etc/passwd", "x" * 300, "a\x00b", "\ud800", ""])
 def test_voice_id_is_never_used_as_a_path(library: Library, address: str) -> None:
-    library.add(create_voice())
+    library.register_voice(create_voice())
     assert library.find(address) is None
     for work in (library.reference, library.export, library.delete):
         with pytest.raises(VoiceNotFound):
@@ -310,7 +314,7 @@ def test_voice_id_is_never_used_as_a_path(library: Library, address: str) -> Non
 
 
 def test_damaged_and_foreign_files_are_reported_and_left_unchanged(library: Library, folder: Path) -> None:
-    good = library.add(create_voice("Good"))
+    good = library.register_voice(create_voice("Good"))
     torn, moved, copy = create_voice("Torn"), create_voice("Moved"), new_id()
     (folder / f"{torn.id}.voice").write_bytes(write_voice(torn)[:-5])
     (folder / f"{copy}.voice").write_bytes(write_voice(moved))
@@ -336,13 +340,13 @@ def test_damaged_and_foreign_files_are_reported_and_left_unchanged(library: Libr
 def test_crafted_file_affects_no_request_and_is_set_aside_at_the_next_start(
     library: Library, folder: Path, bomb: dict[str, str]
 ) -> None:
-    library.add(create_voice("Good"))
+    library.register_voice(create_voice("Good"))
     bad = create_voice("Bad")
     path = folder / f"{bad.id}.voice"
     path.write_bytes(create_voice_file(bad, **bomb))
     assert names(library) == ["Good"]
     assert library.find("Good") is not None
-    library.add(create_voice("Another"))
+    library.register_voice(create_voice("Another"))
     assert [problem.file for problem in library.problems()] == [path.name]
     assert names(opened(folder)) == ["Another", "Good"]
     assert path.exists(), "it may still be on its way"
@@ -366,10 +370,10 @@ def without_room_for_files() -> Iterator[None]:
 
 
 def test_voices_stay_listed_while_no_file_can_be_opened(library: Library, folder: Path) -> None:
-    first = library.add(create_voice("First"))
+    first = library.register_voice(create_voice("First"))
     assert names(library) == ["First"]
     other = opened(folder)
-    other.add(create_voice("Second"))
+    other.register_voice(create_voice("Second"))
     with without_room_for_files():
         assert names(library) == ["First"]
         with pytest.raises(VoiceFileInvalid):
@@ -383,7 +387,7 @@ def test_voice_is_listed_again_after_a_temporary_read_failure(
     library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the index nor a restart marks the voice as damaged."""
-    library.add(create_voice("First"))
+    library.register_voice(create_voice("First"))
     (path,) = folder.glob("*.voice")
     os.utime(path, (1e9, 1e9))
     with monkeypatch.context() as failing:
@@ -403,7 +407,7 @@ def test_voice_is_listed_again_after_a_temporary_read_failure(
 
 
 def test_folder_or_link_instead_of_a_voice_file_leaves_no_open_descriptor(library: Library, folder: Path) -> None:
-    library.add(create_voice("First"))
+    library.register_voice(create_voice("First"))
     a_folder, a_link = (folder / f"{new_id()}.voice" for _ in range(2))
     a_folder.mkdir()
     a_link.symlink_to("/dev/zero")
@@ -430,7 +434,7 @@ def test_file_of_a_newer_version_is_left_unchanged(library: Library, folder: Pat
 
 
 def test_older_of_two_voice_files_keeps_the_duplicate_name(library: Library, folder: Path) -> None:
-    newer = library.add(create_voice("Clara", created_at=2.0))
+    newer = library.register_voice(create_voice("Clara", created_at=2.0))
     older = create_voice("CLARA", created_at=1.0)
     (folder / f"{older.id}.voice").write_bytes(write_voice(older))
     assert [card.id for card in library.cards()] == [older.id]
@@ -440,7 +444,7 @@ def test_older_of_two_voice_files_keeps_the_duplicate_name(library: Library, fol
 
 
 def test_many_new_files_do_not_block_a_reader(library: Library, folder: Path) -> None:
-    library.add(create_voice("First"))
+    library.register_voice(create_voice("First"))
     for number in range(3 * MAX_READS_PER_CALL):
         voice = create_voice(f"Voice {number}")
         (folder / f"{voice.id}.voice").write_bytes(write_voice(voice))
@@ -456,7 +460,7 @@ def test_many_new_files_do_not_block_a_reader(library: Library, folder: Path) ->
 def test_voice_changes_by_another_process_are_seen(library: Library, folder: Path) -> None:
     other = opened(folder)
     for turn in range(20):
-        card = other.add(create_voice(f"Clara {turn}"))
+        card = other.register_voice(create_voice(f"Clara {turn}"))
         assert library.find(card.id) == card
         assert library.find(other.change(card.id, VoiceChanges(name=f"Zoe {turn}")).name) is not None
         other.delete(card.id)
@@ -465,7 +469,7 @@ def test_voice_changes_by_another_process_are_seen(library: Library, folder: Pat
 
 @pytest.mark.slow
 def test_concurrent_writes_of_two_processes_lose_no_voice(library: Library, folder: Path) -> None:
-    keeper = library.add(create_voice("Keeper"))
+    keeper = library.register_voice(create_voice("Keeper"))
     commands = [[sys.executable, "-m", "tests.support.writers", "write", str(folder), who, "25"] for who in "AB"]
     writers = [subprocess.Popen(command, cwd=ROOT) for command in commands]
     threads = [
@@ -501,7 +505,7 @@ def test_killed_writer_leaves_the_old_or_the_new_file(folder: Path) -> None:
 def test_failed_write_is_reported_and_leaves_stored_voices_unchanged(
     library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, reason: str
 ) -> None:
-    card = library.add(create_voice("Clara"))
+    card = library.register_voice(create_voice("Clara"))
     before = library.export(card.id)
 
     def fail(_: int) -> None:
@@ -510,8 +514,8 @@ def test_failed_write_is_reported_and_leaves_stored_voices_unchanged(
     with monkeypatch.context() as broken:
         broken.setattr(os, "fsync", fail)
         for work in (
-            lambda: library.add(create_voice("Other")),
-            lambda: library.add(create_voice("Clara"), replace_id=card.id),
+            lambda: library.register_voice(create_voice("Other")),
+            lambda: library.register_voice(create_voice("Clara"), replace_id=card.id),
             lambda: library.change(card.id, VoiceChanges(name="Other")),
         ):
             with pytest.raises(StorageFailed, match=reason):
@@ -526,11 +530,11 @@ def test_folder_that_cannot_be_created_is_an_empty_library(tmp_path: Path) -> No
     library = opened(tmp_path / "file" / "voices")
     assert library.cards() == ()
     with pytest.raises(StorageFailed):
-        library.add(create_voice())
+        library.register_voice(create_voice())
 
 
 def test_unusable_voice_index_is_rebuilt(library: Library, folder: Path) -> None:
-    card = library.add(create_voice("Clara"))
+    card = library.register_voice(create_voice("Clara"))
     library.close()
     for spoil in (lambda path: path.write_bytes(b"no database" * 1000), lambda path: path.unlink()):
         spoil(folder / FILE)
@@ -543,12 +547,12 @@ def test_unusable_voice_index_is_rebuilt(library: Library, folder: Path) -> None
     (folder / FILE).unlink()
     (folder / FILE).mkdir()  # The index file cannot be created, so the index is kept in memory.
     again = opened(folder)
-    assert again.add(create_voice("Other")).name == "Other"
+    assert again.register_voice(create_voice("Other")).name == "Other"
     assert names(again) == ["Clara", "Other"]
 
 
 def test_outdated_voice_index_is_updated(library: Library, folder: Path) -> None:
-    first, second = library.add(create_voice("First")), library.add(create_voice("Second"))
+    first, second = library.register_voice(create_voice("First")), library.register_voice(create_voice("Second"))
     library.close()
     with sqlite3.connect(folder / FILE) as index:
         index.execute("UPDATE voices_2 SET version = 'old', card = replace(card, 'First', 'Wrong')")
@@ -557,7 +561,7 @@ def test_outdated_voice_index_is_updated(library: Library, folder: Path) -> None
 
 
 def test_externally_damaged_file_is_refused_when_read(library: Library, folder: Path) -> None:
-    card = library.add(create_voice("Clara"))
+    card = library.register_voice(create_voice("Clara"))
     with (folder / f"{card.id}.voice").open("r+b") as file:
         file.seek(-3, os.SEEK_END)
         file.write(b"\x7f")
@@ -567,7 +571,7 @@ def test_externally_damaged_file_is_refused_when_read(library: Library, folder: 
 
 
 def test_reader_does_not_wait_for_a_writer(library: Library) -> None:
-    card = library.add(create_voice("Clara"))
+    card = library.register_voice(create_voice("Clara"))
     found: list[object] = []
     with library._writing():
         reader = threading.Thread(target=lambda: found.append(library.find("clara")))

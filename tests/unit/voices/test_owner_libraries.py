@@ -29,9 +29,9 @@ def names(library: OwnerLibrary) -> list[str]:
 
 
 def test_each_owner_sees_its_own_and_the_shared_voices(owner_libraries: OwnerLibraries) -> None:
-    common = owner_libraries.library_of("").add(create_voice("Host"))
-    anna = owner_libraries.library_of("anna").add(create_voice("Anna", description="secret words"))
-    bert = owner_libraries.library_of("bert").add(create_voice("Bert"))
+    common = owner_libraries.library_of("").register_voice(create_voice("Host"))
+    anna = owner_libraries.library_of("anna").register_voice(create_voice("Anna", description="secret words"))
+    bert = owner_libraries.library_of("bert").register_voice(create_voice("Bert"))
     assert names(owner_libraries.library_of("")) == ["Host"]
     assert names(owner_libraries.library_of("anna")) == ["Anna", "Host"]
     assert names(owner_libraries.library_of("bert")) == ["Bert", "Host"]
@@ -53,7 +53,7 @@ def test_each_owner_sees_its_own_and_the_shared_voices(owner_libraries: OwnerLib
 
 
 def test_shared_voices_cannot_be_changed_by_an_owner(owner_libraries: OwnerLibraries) -> None:
-    common = owner_libraries.library_of("").add(create_voice("Host"))
+    common = owner_libraries.library_of("").register_voice(create_voice("Host"))
     with pytest.raises(VoiceNotYours):
         owner_libraries.library_of("anna").delete(common.id)
     with pytest.raises(VoiceNotYours):
@@ -63,11 +63,11 @@ def test_shared_voices_cannot_be_changed_by_an_owner(owner_libraries: OwnerLibra
 
 
 def test_owner_may_use_the_voice_names_of_other_owners(owner_libraries: OwnerLibraries) -> None:
-    common = owner_libraries.library_of("").add(create_voice("Clara"))
-    annas = owner_libraries.library_of("anna").add(create_voice("Clara"))
-    assert owner_libraries.library_of("bert").add(create_voice("clara")).id not in {common.id, annas.id}
+    common = owner_libraries.library_of("").register_voice(create_voice("Clara"))
+    annas = owner_libraries.library_of("anna").register_voice(create_voice("Clara"))
+    assert owner_libraries.library_of("bert").register_voice(create_voice("clara")).id not in {common.id, annas.id}
     with pytest.raises(VoiceNameTaken):
-        owner_libraries.library_of("anna").add(create_voice("CLARA"))
+        owner_libraries.library_of("anna").register_voice(create_voice("CLARA"))
     # The owner's voice hides the shared voice with the same name.
     found = owner_libraries.library_of("anna").find("clara")
     assert found is not None
@@ -77,21 +77,21 @@ def test_owner_may_use_the_voice_names_of_other_owners(owner_libraries: OwnerLib
 def test_voices_per_owner_are_limited(owner_libraries: OwnerLibraries) -> None:
     library = owner_libraries.library_of("anna")
     for number in range(3):
-        last = library.add(create_voice(f"Voice {number}"))
+        last = library.register_voice(create_voice(f"Voice {number}"))
     with pytest.raises(TooManyVoices):
-        library.add(create_voice("One more"))
+        library.register_voice(create_voice("One more"))
     with pytest.raises(TooManyVoices):
         library.import_(create_voice("One more"))
-    assert library.add(create_voice("Voice 2"), replace_id=last.id).id == last.id
+    assert library.register_voice(create_voice("Voice 2"), replace_id=last.id).id == last.id
     for number in range(5):
-        owner_libraries.library_of("").add(create_voice(f"Common {number}"))
+        owner_libraries.library_of("").register_voice(create_voice(f"Common {number}"))
 
 
 def test_owner_id_never_becomes_a_path_and_selects_its_voices_after_a_restart(
     owner_libraries: OwnerLibraries, tmp_path: Path
 ) -> None:
     for owner in ("../../x", "a/b", "\udc80", "x" * 5000):
-        owner_libraries.library_of(owner).add(create_voice(f"Of {len(owner)}"))
+        owner_libraries.library_of(owner).register_voice(create_voice(f"Of {len(owner)}"))
     folders = sorted((tmp_path / "voices" / "owners").iterdir())
     assert len(folders) == 4
     assert all(len(folder.name) == 32 for folder in folders)
@@ -111,9 +111,9 @@ def test_least_recently_used_libraries_are_closed_and_reopened(
 ) -> None:
     monkeypatch.setattr(module, "MAX_OPEN_LIBRARIES", 2)
     early = owner_libraries.library_of("a")
-    early.add(create_voice("Early"))
+    early.register_voice(create_voice("Early"))
     for owner in ("b", "c", "d"):
-        owner_libraries.library_of(owner).add(create_voice("Clara"))
+        owner_libraries.library_of(owner).register_voice(create_voice("Clara"))
     assert len(owner_libraries.libraries()) == 3
     assert names(early) == names(owner_libraries.library_of("a")) == ["Early"]
-    assert early.add(create_voice("Later")).name == "Later"
+    assert early.register_voice(create_voice("Later")).name == "Later"

@@ -69,7 +69,9 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
         body, dictionaries = await body_of(request, NewDictionary), dictionaries_of(host, request)
         entries = merge_entries((), (rule.as_word() for rule in body.rules))
         return _added(
-            await host.run_in_worker(lambda: dictionaries.add(body.name, entries, description=body.description))
+            await host.run_in_worker(
+                lambda: dictionaries.create_dictionary(body.name, entries, description=body.description)
+            )
         )
 
     @router.post("/add-from-file")
@@ -93,7 +95,11 @@ def add_routes(app: FastAPI, host: EngineHost) -> None:
                 lexicon = read_lexicon(files["file"])
             except ValueError as error:
                 raise InvalidConfig(where="file", why=str(error), param="file") from None
-            added = _added(dictionaries.add(fields["name"], merge_entries((), lexicon.words), description=description))
+            added = _added(
+                dictionaries.create_dictionary(
+                    fields["name"], merge_entries((), lexicon.words), description=description
+                )
+            )
             return added if lexicon.note is None else {**added, "notes": [lexicon.note]}
 
         return await host.run_in_worker(keep)

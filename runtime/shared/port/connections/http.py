@@ -84,7 +84,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
                 self._refuse(TooManyConnections(limit=self._idle_connections.max_open, retry_after_s=_RETRY_S))
                 return
             longest_idle.drop()
-        self._idle_connections.add(self)
+        self._idle_connections.add_connection(self)
         self._await_headers()
 
     def drop(self) -> None:
@@ -156,7 +156,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     def _serve_next(self) -> None:
         super().on_response_complete()
         if not self.transport.is_closing() and self.cycle.response_complete:
-            self._idle_connections.add(self)
+            self._idle_connections.add_connection(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._idle_connections.discard(self)
@@ -256,7 +256,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self.transport.write_eof()
         # The connection is not closed yet, because a close with unread bytes would reset it, and the client could lose
         # the response.
-        self._idle_connections.add(self)
+        self._idle_connections.add_connection(self)
         self._drop_timer = self.loop.call_later(_ERROR_READ_TIMEOUT_S, self.drop)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:

@@ -253,7 +253,7 @@ class IdleConnections:
         # Idle connections in the order in which they became idle, the earliest first.
         self._idle: dict[Droppable, None] = {}
 
-    def add(self, connection: Droppable) -> None:
+    def add_connection(self, connection: Droppable) -> None:
         self.discard(connection)
         self._idle[connection] = None
 

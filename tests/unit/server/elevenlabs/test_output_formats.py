@@ -17,7 +17,7 @@ TONE = (8000 * np.sin(np.arange(24_000) * 2 * np.pi * 220 / 24_000)).astype("<i2
 
 def written(writer: AudioWriter) -> bytes:
     pieces = (TONE[start : start + 3840] for start in range(0, len(TONE), 3840))
-    return b"".join(map(writer.add, pieces)) + writer.finish()
+    return b"".join(map(writer.encode_pcm, pieces)) + writer.finish()
 
 
 def seconds(form: OutputFormat, data: bytes) -> float:

@@ -89,12 +89,12 @@ def test_voice_library_has_the_methods_that_the_server_needs(library: Library) -
 
 async def test_every_voice_gets_its_prompt_one_at_a_time(library: Library) -> None:
     for name in "ABC":
-        library.add(create_voice(name, prompts={}))
+        library.register_voice(create_voice(name, prompts={}))
     engine = PreparingEngine()
 
     async def during(worker: PromptWorker) -> None:
         await becomes(lambda: not library.without_prompt("first"))
-        library.add(create_voice("D", prompts={}))
+        library.register_voice(create_voice("D", prompts={}))
         worker.wake()
         await becomes(lambda: not library.without_prompt("first"))
 
@@ -105,7 +105,7 @@ async def test_every_voice_gets_its_prompt_one_at_a_time(library: Library) -> No
 
 
 async def test_another_checkpoint_computes_prompts_again(library: Library) -> None:
-    card = library.add(create_voice("A", prompts={}))
+    card = library.register_voice(create_voice("A", prompts={}))
     for fingerprint in ("first", "second"):
 
         async def during(_: PromptWorker, wanted: str = fingerprint) -> None:
@@ -123,7 +123,7 @@ async def test_prompts_are_computed_only_if_the_engine_is_idle(
 ) -> None:
     monkeypatch.setattr(prompt_worker, "BUSY_POLL_INTERVAL_S", 0.01)
     monkeypatch.setattr(prompt_worker, "POLL_INTERVAL_S", 0.01)
-    library.add(create_voice("A", prompts={}))
+    library.register_voice(create_voice("A", prompts={}))
     engine = PreparingEngine(active=1)
 
     async def during(_: PromptWorker) -> None:
@@ -142,7 +142,7 @@ async def test_voice_that_cannot_be_prepared_is_not_retried_forever(
     library: Library, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(prompt_worker, "POLL_INTERVAL_S", 0.01)
-    card = library.add(create_voice("A", prompts={}))
+    card = library.register_voice(create_voice("A", prompts={}))
     engine = PreparingEngine(refuse=ReferenceTooLong(seconds=70.0, limit=60.0))
 
     async def during(worker: PromptWorker) -> None:
@@ -159,13 +159,13 @@ async def test_voice_that_cannot_be_prepared_is_not_retried_forever(
 
 
 async def test_voice_deleted_during_preparation_is_ignored(library: Library) -> None:
-    card = library.add(create_voice("A", prompts={}))
+    card = library.register_voice(create_voice("A", prompts={}))
     engine = PreparingEngine()
 
     async def during(worker: PromptWorker) -> None:
         await becomes(lambda: bool(engine.made))
         library.delete(card.id)
-        library.add(create_voice("B", prompts={}))
+        library.register_voice(create_voice("B", prompts={}))
         worker.wake()
         await becomes(lambda: library.without_prompt("first") == ())
 

@@ -32,7 +32,7 @@ HELD_MS = {"pcm": 0, "wav": 0, "flac": 0, "opus": 27, "mp3": 40, "aac": 80}
 
 def encoded(response_format: str, *, piece: int = FRAME_BYTES, **options: Any) -> bytes:
     encoder = Encoder(response_format, **options)
-    parts = [encoder.add(PCM[start : start + piece]) for start in range(0, len(PCM), piece)]
+    parts = [encoder.encode_pcm(PCM[start : start + piece]) for start in range(0, len(PCM), piece)]
     return b"".join(parts) + encoder.finish()
 
 
@@ -88,7 +88,7 @@ def test_complete_file_has_the_exact_duration(response_format: str) -> None:
 def test_encoded_audio_is_emitted_as_input_arrives(response_format: str) -> None:
     encoder, out = Encoder(response_format), b""
     for start in range(0, 20 * FRAME_BYTES, FRAME_BYTES):
-        out += encoder.add(PCM[start : start + FRAME_BYTES])
+        out += encoder.encode_pcm(PCM[start : start + FRAME_BYTES])
         try:
             samples, rate = decoded(response_format, out)
         except (av.FFmpegError, ValueError):
@@ -109,7 +109,7 @@ def test_chunking_does_not_change_the_output(response_format: str, cuts: list[in
     encoder, out = Encoder(response_format), b""
     edges = [0, *sorted(cuts), len(SOUND)]
     for start, end in pairwise(edges):
-        out += encoder.add(PCM[2 * start : 2 * end])
+        out += encoder.encode_pcm(PCM[2 * start : 2 * end])
     assert bare(out + encoder.finish()) == bare(encoded(response_format))
 
 
@@ -173,7 +173,7 @@ def test_speed_changes_the_length_and_not_the_pitch(response_format: str, speed:
     time = np.arange(3 * 24_000) / 24_000
     tone = (8_000 * np.sin(2 * np.pi * 440 * time)).astype("<i2").tobytes()
     encoder = Encoder(response_format, speed=speed)
-    data = b"".join(encoder.add(tone[start : start + FRAME_BYTES]) for start in range(0, len(tone), FRAME_BYTES))
+    data = b"".join(encoder.encode_pcm(tone[start : start + FRAME_BYTES]) for start in range(0, len(tone), FRAME_BYTES))
     samples, rate = decoded(response_format, data + encoder.finish())
     assert len(samples) / rate == pytest.approx(3 / speed, rel=0.02, abs=0.1)
     spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
@@ -196,7 +196,7 @@ def test_empty_audio_is_a_valid_file(response_format: str, whole: bool) -> None:
 def test_abandoned_encoder_raises_no_error(response_format: str) -> None:
     for _ in range(20):
         encoder = Encoder(response_format, speed=1.5)
-        encoder.add(PCM[:FRAME_BYTES])
+        encoder.encode_pcm(PCM[:FRAME_BYTES])
         del encoder
 
 
@@ -210,7 +210,7 @@ def test_abandoned_encoder_ends_its_threads_without_garbage_collection(
     try:
         for _ in range(4):
             encoder = Encoder(response_format, **options)
-            encoder.add(PCM[: 12 * FRAME_BYTES])
+            encoder.encode_pcm(PCM[: 12 * FRAME_BYTES])
             most = max(most, native_threads())
             del encoder
         until(lambda: native_threads() <= before)  # A thread that has ended may still be listed for a moment.
@@ -252,7 +252,7 @@ def test_invalid_audio_file_has_no_tags() -> None:
 def test_volume_changes_the_level_and_limits_peaks(volume: float, peak: float) -> None:
     quiet = (SOUND // 2).astype("<i2")
     encoder = Encoder("pcm", volume=volume)
-    heard = np.frombuffer(encoder.add(quiet.tobytes()) + encoder.finish(), "<i2")
+    heard = np.frombuffer(encoder.encode_pcm(quiet.tobytes()) + encoder.finish(), "<i2")
     assert len(heard) == len(quiet)
     assert np.abs(heard).max() <= round(32768 * min(peak, volume * np.abs(quiet).max() / 32768)) + 1
     rms = [float(np.sqrt(np.square(samples.astype(float)).mean())) for samples in (quiet, heard)]

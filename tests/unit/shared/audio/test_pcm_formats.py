@@ -18,7 +18,9 @@ EVERY = np.arange(-32768, 32768).astype("<i2").tobytes()
 
 def written(encoding: str, rate: int, pcm: bytes, chunk: int = 3840) -> bytes:
     writer = PcmWriter(encoding, rate)
-    return b"".join(writer.add(pcm[start : start + chunk]) for start in range(0, len(pcm), chunk)) + writer.finish()
+    return (
+        b"".join(writer.encode_pcm(pcm[start : start + chunk]) for start in range(0, len(pcm), chunk)) + writer.finish()
+    )
 
 
 def test_native_pcm_format_returns_the_same_bytes() -> None:
