@@ -233,8 +233,14 @@ def test_displayed_time_to_audible_audio_is_not_less_than_time_to_first_audio(op
 def test_printed_script_has_its_lines_and_no_controls(studio: Page) -> None:
     enter(studio, "script")
     studio.emulate_media(media="print")
-    expect(studio.locator(".vw-line-text").first).to_be_visible()
-    for control in ("#vw-stage", "#vw-script-files", "#vw-tab-speakers", ".vw-line-play >> nth=0"):
+    text, number = studio.locator(".vw-line-text").first, studio.locator(".vw-line-grip").first
+    expect(text).to_be_visible()
+    expect(number).to_be_visible()
+    expect(number).to_have_text("1")
+    text.focus()
+    expect(text).to_have_css("box-shadow", "none")
+    controls = ("#vw-stage", "#vw-script-files", "#vw-tab-speakers", ".vw-line-play >> nth=0")
+    for control in (*controls, "#vw-script-saved", "#vw-script-total"):
         expect(studio.locator(control)).to_be_hidden()
 
 
