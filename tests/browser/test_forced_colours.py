@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenStudio
 from tests.browser.design_steps import make_three
@@ -67,6 +67,20 @@ def test_with_forced_colours_select_fields_have_an_arrow_and_borders_do_not_cros
     shown = "(field) => getComputedStyle(field, '::placeholder').opacity"
     page.mouse.move(0, 0)
     assert prompt.evaluate(shown) == "0"
+
+
+def test_with_forced_colours_controls_have_whole_borders_and_tags_are_marked(open_studio: OpenStudio) -> None:
+    page = open_studio(forced_colors="active")
+    enter(page, "script")
+    expect(page.locator(".vw-line-play").first).to_have_css("border-top-style", "solid")
+    expect(page.locator(".vw-line-play").first).to_have_css("border-top-width", "1px")
+    expect(page.locator(".vw-line-paper mark").first).to_have_css("outline-style", "dashed")
+    enter(page, "library")
+    expect(page.locator("#vw-takes-day")).to_have_css("border-top-width", "1px")
+    button, room = (page.locator(one).bounding_box() for one in ("#vw-library-pronunciation", ".vw-rooms"))
+    assert button
+    assert room
+    assert button["y"] >= room["y"]
 
 
 def test_with_forced_colours_the_status_border_does_not_touch_its_text(open_studio: OpenStudio) -> None:
