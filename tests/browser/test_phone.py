@@ -129,6 +129,22 @@ def test_player_bar_of_a_stored_take_has_one_row_of_buttons(open_studio: OpenStu
     assert page.evaluate(label) == "0px"
 
 
+def test_notice_of_the_embedded_voice_has_one_row_and_menus_are_aligned(open_studio: OpenStudio) -> None:
+    page = phone(open_studio)
+    ready = "getComputedStyle(document.querySelector('#vw-status'), '::before').backgroundColor"
+    assert page.evaluate(ready) == "rgb(77, 138, 91)", "next to no text, the dot says that the studio is ready"
+    kept_take(page, "The ferry leaves at nine.")
+    assert page.locator("#vw-banner").evaluate("(banner) => banner.offsetHeight") < 70
+    page.click("#vw-save")
+    starts = page.locator("#vw-keep :is(a[data-format=mp3], label)").evaluate_all(
+        "(all) => all.map((each) => each.getBoundingClientRect().x + parseFloat(getComputedStyle(each).paddingLeft))"
+    )
+    assert max(starts) - min(starts) <= 1
+    page.keyboard.press("Escape")
+    enter(page, "script")
+    expect(page.locator("#vw-script-name")).to_have_css("text-overflow", "ellipsis")
+
+
 def test_names_of_example_texts_are_centred_in_their_buttons(open_studio: OpenStudio) -> None:
     page = phone(open_studio)
     expect(page.locator("#vw-starters button").first).to_be_visible()
