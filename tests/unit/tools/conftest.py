@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 RECIPE = Path(__file__).parents[3] / "tools" / "demo_voice"
-MODULES = ("codec_model", "config", "descriptions", "export", "kokoro_model", "lm_model", "phonemes",
-           "prompts", "recognise", "speak", "stage", "store", "text", "train_codec", "train_lm")  # fmt: skip
+MODULES = ("codec_model", "config", "export", "kokoro_model", "lm_model", "phonemes",
+           "prompts", "recognise", "speak", "stage", "store", "train_codec", "train_lm")  # fmt: skip
 LAYERS = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 64}
 CODEC_LAYERS = {**LAYERS, "hidden_size": 32, "num_key_value_heads": 2, "head_dim": 16, "codebook_size": 512}
 SMALL_TALKER = {

@@ -53,7 +53,7 @@ def test_exported_lstm_has_the_gate_order_of_pytorch(recipe: dict[str, ModuleTyp
 
 
 def test_everyday_sentences_have_no_unfilled_placeholders(recipe: dict[str, ModuleType]) -> None:
-    text = recipe["text"]
+    text = recipe["phonemes"]
     lines = [text.fill(template, ["harbour"], random.Random(i)) for i, template in enumerate(text.EVERYDAY)]
     assert not [line for line in lines if "{" in line or "}" in line]
     assert len(set(lines)) > 50
@@ -99,7 +99,7 @@ def test_voices_mix_styles_of_their_gender(recipe: dict[str, ModuleType]) -> Non
 
 def test_description_matches_the_voice_features(recipe: dict[str, ModuleType]) -> None:
     words = {"old": ("old", "elderly", "aged"), "bright": ("bright", "light"), "low": ("low", "deep")}
-    for describe in (recipe["descriptions"].design, recipe["descriptions"].portrait):
+    for describe in (recipe["prompts"].design, recipe["prompts"].portrait):
         old = " ".join(describe("male", 85.0, 1.3, 0.93, random.Random(i)) for i in range(60)).lower()
         young = " ".join(describe("female", 300.0, 0.8, 1.08, random.Random(i)) for i in range(60)).lower()
         assert all(any(word in old for word in words[k]) for k in ("old", "low"))

@@ -202,7 +202,7 @@ def test_template_words_are_single_tokens(corpus: Any) -> None:
 
 
 def test_export_lists_the_letters_seen_in_training(recipe: dict[str, ModuleType], exported: Path) -> None:
-    assert not recipe["text"].PLAIN.match("caf\u00e9")
+    assert not recipe["phonemes"].PLAIN.match("caf\u00e9")
     assert json.loads((exported / "config.json").read_text())["voicewright_alphabet"] == "ascii"
 
 
