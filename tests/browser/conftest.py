@@ -265,6 +265,7 @@ def open_studio(
         page.goto(url, wait_until="domcontentloaded")
         if await_ready:
             page.locator("#vw-speak:enabled").wait_for()
+            page.evaluate("document.fonts.ready.then(() => {})")  # On a busy machine, the page is usable earlier.
         return page
 
     yield open_page
