@@ -415,6 +415,14 @@ def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> Non
     expect(studio.locator("#vw-clone-same")).to_be_hidden()
 
 
+# Press the button that plays the clone as soon as it shows that the clone is playing.
+PRESS_BEFORE_AUDIO = """() => {
+  const button = document.querySelector('#vw-clone-play-clone');
+  const press = (_, observer) => (observer.disconnect(), button.click());
+  new MutationObserver(press).observe(button, { attributeFilter: ['data-icon'] });
+}"""
+
+
 def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: App) -> None:
     held: list[Route] = []  # Requests for the comparison, which get no response.
     studio.route("**/studio/transcribe?*", lambda route: held.append(route))
@@ -436,6 +444,7 @@ def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: A
     expect(step.locator(".vw-step-sum")).to_contain_text("The transcript is short for this recording")
     studio.check("#vw-clone-consent")
     studio.fill("#vw-clone-keep-name", "Half")
+    studio.evaluate(PRESS_BEFORE_AUDIO)  # The page plays the clone, which the press must not pause.
     studio.click("#vw-clone-keep-button")
     said = studio.locator("#vw-clone-keep [data-error-for=keep]")
     expect(said).to_have_text("Listen to the clone first. If it is right, press “Keep the voice” again.")

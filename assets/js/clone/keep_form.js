@@ -101,7 +101,8 @@ export class Comparison {
   }
 
   onPress() {
-    if (this.isSounding) return this.stage.pause();
+    // A press during the wait for the audio asks for the audio and must not pause it.
+    if (this.isSounding) return void (this.last?.samples && this.stage.pause());
     const { studio } = this.room;
     studio.errorMessages.clear();
     studio.errorMessages.guard(() => this.playClone(), 'clone');
