@@ -298,7 +298,8 @@ export class CloneRoom {
       await studio.toasts.guard(() => api.delete(`v1/audio/voices/${voice.id}`));
       await studio.voices.refresh().catch(() => {});
     };
-    studio.undo.offer(back, studio.t('clone.kept', { name: voice.name }));
+    studio.undo.offer(back);
+    this.find('done-undo').onclick = back;
   }
 
   /**
