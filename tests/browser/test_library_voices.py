@@ -77,7 +77,7 @@ def test_voices_can_be_searched_and_edited(
     found = opened(studio, clara)
     expect(names(studio)).to_have_text(["Bert", "Carla"])
     facts = found.locator(".vw-voice-facts").inner_text()
-    for said in (CONSENT, "demo-voice", "design", "A few words that could be said here."):
+    for said in (CONSENT, "demo-voice", "A description", "A few words that could be said here."):
         assert said in facts
     studio.screenshot(path=SCREENSHOTS / "library-voices.png", full_page=True)
     for words, left in [("WARM close", ["Carla"]), ("bert", ["Bert"]), ("nobody", []), ("", ["Bert", "Carla"])]:

@@ -3,7 +3,7 @@
 import { api, errorOf } from '../common/api.js';
 import { formatDuration } from '../common/dates.js';
 import { getElements, createElement, getElement } from '../common/elements.js';
-import { languageName } from '../common/fields.js';
+import { languageName, speakerTitle } from '../common/fields.js';
 import { recordingOf } from '../speak/voice_samples.js';
 import { kindOf, markOf } from '../speak/voices.js';
 
@@ -191,12 +191,23 @@ export class VoiceRow {
       advice: voice.advice.join(' '),
     };
     const facts = Object.entries(known).flatMap(([name, value]) => (value ? [[t(`voices.fact.${name}`), value]] : []));
-    return [...facts, ...Object.entries(voice.provenance).map(([name, value]) => [this.origin(name), value])];
+    const { blend = '', source, revision, language: _, ...origin } = voice.provenance;
+    const shares = blend.split('+').map((part) => {
+      const [name, weight] = part.split(':');
+      return weight ? `${studio.catalogue.findByName(name)?.name ?? speakerTitle(name)} ${Math.round(Number(weight) * 100)} %` : name;
+    });
+    const readable = {
+      source: source && this.wordFor('source', source),
+      blend: shares.join(', '),
+      revision: revision === origin.fingerprint ? '' : revision,
+      ...origin,
+    };
+    return [...facts, ...Object.entries(readable).flatMap(([name, value]) => (value ? [[this.wordFor('from', name), value]] : []))];
   }
 
-  /** Return the label of a provenance field, or its name if there is no label. @param {string} name */
-  origin(name) {
-    const key = `voices.from.${name}`;
+  /** Return the word for a name in the provenance, or the name if there is no word. @param {string} kind @param {string} name */
+  wordFor(kind, name) {
+    const key = `voices.${kind}.${name}`;
     const word = this.studio.t(key);
     return word === key ? name : word;
   }
