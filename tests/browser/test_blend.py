@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import httpx
@@ -42,6 +41,22 @@ def test_blend_is_played_while_the_slider_moves_and_can_be_saved(studio: Page, n
     enter(studio, "speakers")
     expect(studio.locator("#vw-speakers-picker .vw-pick", has_text="Between")).to_contain_text("Angus 70 %, Clara 30 %")
     assert voice["consent"] == "angus: a speaker of the checkpoint. clara: a speaker of the checkpoint."
+    enter(studio, "library")
+    studio.locator("#vw-voices-list .vw-voice-open").click()
+    facts = studio.locator("#vw-voices-list .vw-voice-facts")
+    expect(facts.locator("dt", has_text="Language")).to_have_count(1)
+    expect(facts.locator("dt", has_text="Blend").locator("+ dd")).to_have_text("Angus 70 %, Clara 30 %")
+    assert "blend" not in facts.inner_text()
+
+
+def test_single_voice_cannot_be_saved_as_a_blend(studio: Page, no_voices: None) -> None:
+    enter(studio, "design")
+    studio.click("#vw-blend summary")
+    studio.locator("#vw-blend-share").fill("100")
+    await_end(studio)
+    studio.fill("#vw-blend-name", "Alone")
+    studio.click("#vw-blend-keep")
+    expect(studio.locator("#vw-blend-error")).to_have_text("This is one voice alone. Move the slider to blend both.")
 
 
 def test_choice_of_blended_voices_does_not_interrupt_other_audio(studio: Page) -> None:
@@ -64,17 +79,28 @@ def test_choice_of_blended_voices_does_not_interrupt_other_audio(studio: Page) -
     expect(studio.locator("#vw-caption")).to_contain_text("Clara 80 %")
 
 
-def test_refused_blend_shows_its_reason_above_the_player(app: App, open_studio: OpenStudio, no_voices: None) -> None:
-    data = {"name": "Shy", "consent": "Yes.", "ref_text": "A few words.", "provenance": json.dumps({"blend": "no"})}
+def test_voice_without_consent_to_blends_is_marked_and_its_refusal_leaves_no_player(
+    app: App, open_studio: OpenStudio, no_voices: None
+) -> None:
+    data = {"name": "Shy", "consent": "Yes.", "ref_text": "A few words."}
     files = {"audio_sample": wav(4.0)["buffer"]}
-    httpx.post(f"{app.url}/v1/audio/voices", data=data, files=files, trust_env=False).raise_for_status()
+    voices = f"{app.url}/v1/audio/voices"
+    shy = httpx.post(voices, data=data, files=files, trust_env=False).raise_for_status().json()
     page = open_studio(viewport={"width": 390, "height": 640}, has_touch=True, is_mobile=True)
     enter(page, "design")
     page.click("#vw-blend summary")
+    page.route("**/studio/revision", lambda route: route.abort())  # The page does not notice the change of the consent.
+    httpx.patch(f"{voices}/{shy['id']}", json={"allows_blends": False}, trust_env=False).raise_for_status()
     page.select_option("#vw-blend-first", label="Shy")
     error = page.locator("#vw-blend-error")
     expect(error).to_contain_text("has not consented")
     expect(error).to_be_in_viewport(ratio=1)
+    expect(page.locator("#vw-play")).to_be_hidden()
+    page.unroute("**/studio/revision")
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    refused = page.locator("#vw-blend-second option", has_text="Shy (no consent to blends)")
+    expect(refused).to_have_attribute("disabled", "")
+    expect(page.locator("#vw-blend-first")).not_to_have_value(re.compile(shy["id"]))
 
 
 def test_error_of_a_blend_that_cannot_be_saved_says_what_to_do(studio: Page, no_voices: None) -> None:

@@ -130,18 +130,29 @@ export class BlendForm {
     onSubmit(getElement(root, '#vw-blend form'), () => this.saveBlend());
   }
 
-  /** Fill both selectors with all voices that are available. */
+  /**
+   * Fill both selectors with all available voices.
+   *
+   * Voices without consent to blends cannot be selected.
+   */
   offer() {
-    const choices = this.voices.map(({ key, name }) => [key, name]);
+    const { voices, studio } = this;
+    const available = studio.catalogue.all.filter(({ why }) => !why);
+    const choices = available.map(({ key, name, refusesBlends }) => [key, refusesBlends ? studio.t('design.blend_refused', { name }) : name]);
     const isNew = this.second.options.length === 0;
-    for (const select of [this.first, this.second]) fillSelect(select, choices);
-    if (isNew && choices.length > 1) this.second.value = choices[1][0];
-    this.root.hidden = choices.length < 2;
+    for (const select of [this.first, this.second]) {
+      fillSelect(select, choices);
+      available.forEach(({ refusesBlends }, index) => (select.options[index].disabled = Boolean(refusesBlends)));
+      if (select.selectedOptions[0]?.disabled) select.value = voices[0]?.key ?? '';
+    }
+    if (isNew && voices.length > 1) this.second.value = voices[1].key;
+    this.root.hidden = voices.length < 2;
     this.show();
   }
 
+  /** Available voices that may be blended. */
   get voices() {
-    return this.studio.catalogue.all.filter(({ why }) => !why);
+    return this.studio.catalogue.all.filter(({ why, refusesBlends }) => !why && !refusesBlends);
   }
 
   /** The two voices that are selected for the blend. @returns {Choice[]} */
@@ -183,7 +194,10 @@ export class BlendForm {
     studio.stage.player.start().catch(() => {});
     try {
       const take = studio.speech.say({ room: 'design', mode, config, text: studio.text, seed: BLEND_SEED, label, isQuiet: true, keepsStopped: false });
-      take.addEventListener('error', () => take === this.take && this.showError(take.error));
+      take.addEventListener('error', () => {
+        if (studio.stage.take === take && !take.samples) studio.stage.show(studio.stage.lastWithAudio);
+        if (take === this.take) this.showError(take.error);
+      });
       this.take = this.played = take;
       studio.stage.play(take, { clicked });
     } catch (error) {
@@ -196,9 +210,10 @@ export class BlendForm {
   async saveBlend() {
     const { studio, take } = this;
     const name = this.name.value.trim();
-    const missing = !name ? 'design.name_first' : !take ? 'design.blend_unheard' : '';
+    const isOne = [0, 100].includes(this.share.valueAsNumber);
+    const missing = isOne ? 'design.blend_one' : !name ? 'design.name_first' : !take ? 'design.blend_unheard' : '';
     this.error.textContent = missing && studio.t(missing);
-    if (!name || !take) return;
+    if (missing || !take) return;
     try {
       await take.stored();
       if (take.seconds < MIN_REFERENCE_S) throw new Error(studio.t('design.blend_short', { least: MIN_REFERENCE_S }));

@@ -127,6 +127,7 @@ function inOrder(first, second) {
  * @property {string} voice     name of a speaker, or id of a stored voice
  * @property {string} name      display name
  * @property {VoiceKind} kind
+ * @property {boolean} [refusesBlends]  true if the speaker of a stored voice has not consented to blends
  * @property {boolean} isCommon  true for a stored voice of the server that does not belong to this visitor
  * @property {string[]} tags
  * @property {string} about
@@ -208,6 +209,7 @@ export class VoiceCatalogue extends EventTarget {
       voice: id,
       name,
       kind,
+      refusesBlends: provenance.blend === 'no',
       isCommon: yours === false,
       tags: [...tags, ...spoken],
       about,
