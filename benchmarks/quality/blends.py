@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.common.listener import speak_all
-from benchmarks.common.pitch import track_f0
+from benchmarks.common.pitch import median_f0, track_f0
 from benchmarks.common.report import Row, log_step
 from benchmarks.common.texts import sentences
 from benchmarks.common.variants import Environment
@@ -26,8 +26,8 @@ UNLIMITED = {"VOICEWRIGHT_MAX_WAITING": "100000", "VOICEWRIGHT_QUEUE_S": "36000"
 def measure_blends(environment: Environment, pairs: Sequence[str], count: int) -> list[Row]:
     """Measure blends of pairs of speakers, and return two table rows per pair.
 
-    A checkpoint speaks the same sentences with the same seeds at each weight. F0 is the median of all voiced audio.
-    Timbre is the mean position of the sentences' x-vectors on the line from the first voice (0) to the second (1).
+    A checkpoint speaks the same sentences with the same seeds at each weight. The rows have the means over the
+    sentences of the median F0, and of the x-vector's position on the line from the first voice (0) to the second (1).
 
     Args:
         environment: Settings of the engine.
@@ -42,6 +42,7 @@ def measure_blends(environment: Environment, pairs: Sequence[str], count: int) -
     if encoder is None:
         raise SystemExit("the checkpoint has no speaker encoder")
     engine.start()
+    device = engine.device.torch_device
     rows: list[Row] = []
     try:
         for pair in pairs:
@@ -50,12 +51,13 @@ def measure_blends(environment: Environment, pairs: Sequence[str], count: int) -
             for weight in WEIGHTS:
                 requests = [_request(pair, weight, seed, text) for seed, text in enumerate(sentences()[:count])]
                 spoken = [to_float(listener.result.samples) for listener in speak_all(engine, requests)[0]]
-                voiced = np.concatenate([track_f0(samples) for samples in spoken])
-                f0.append(float(np.median(voiced[voiced > 0])))
+                f0.append([median_f0(track_f0(samples)) for samples in spoken])
                 with torch.inference_mode():
-                    x_vectors.append(np.array([encoder(torch.from_numpy(one)).float().numpy() for one in spoken]))
-            rows.append(_row(pair, "F0, Hz", f0, digits=None))
-            rows.append(_row(pair, "timbre", timbre_positions(x_vectors), digits=2))
+                    x_vectors.append(
+                        [encoder(torch.from_numpy(one).to(device)).float().cpu().numpy() for one in spoken]
+                    )
+            rows.append(_row(pair, "F0, Hz", np.array(f0), digits=None))
+            rows.append(_row(pair, "timbre", timbre_positions(np.array(x_vectors)), digits=2))
     finally:
         engine.close()
     return rows
@@ -68,22 +70,29 @@ def _request(pair: str, weight: float, seed: int, text: str) -> SpeechRequest:
     return SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, language="english", reference=reference, seed=seed)
 
 
-def timbre_positions(x_vectors: Sequence[NDArray[np.float32]]) -> list[float]:
-    """Return each group's mean position on the line from the first to the last group.
+def timbre_positions(x_vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the positions of x-vectors on the line between the first and the last weight.
 
-    Shapes: each group of x-vectors [N, H].
+    Shapes: x_vectors [W, N, H] for W weights and N sentences; result [W, N].
     """
-    means = [group.mean(axis=0) for group in x_vectors]
+    means = x_vectors.mean(axis=1)
     line = means[-1] - means[0]
-    return [float((mean - means[0]) @ line / (line @ line)) for mean in means]
+    positions: NDArray[np.float32] = (x_vectors - means[0]) @ line / (line @ line)
+    return positions
 
 
-def is_monotone(values: Sequence[float]) -> bool:
-    """True if the values only rise, or only fall."""
-    steps = np.diff(values)
-    return bool((steps > 0).all() or (steps < 0).all())
+def is_monotone(values: NDArray[np.floating]) -> bool:
+    """True if no step between weights goes back by more than twice its standard error.
+
+    Shapes: values [W, N] for W weights and N sentences.
+    """
+    steps = np.diff(values, axis=0)
+    forward = np.sign(values[-1].mean() - values[0].mean()) * steps.mean(axis=1)
+    errors = steps.std(axis=1, ddof=1) / np.sqrt(steps.shape[1])
+    return bool((forward >= -2 * errors).all())
 
 
-def _row(pair: str, measure: str, values: Sequence[float], digits: int | None) -> Row:
-    columns = {f"{weight:g}": round(value, digits) for weight, value in zip(WEIGHTS, values, strict=True)}
+def _row(pair: str, measure: str, values: NDArray[np.floating], digits: int | None) -> Row:
+    means = values.mean(axis=1)
+    columns = {f"{weight:g}": round(float(mean), digits) for weight, mean in zip(WEIGHTS, means, strict=True)}
     return {"voices": pair, "measure": measure, **columns, "monotone": is_monotone(values)}

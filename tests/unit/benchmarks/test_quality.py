@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from benchmarks.common.listener import CodesAndPcm, first_difference
 from benchmarks.engine.model_parts import ModelParts
@@ -95,15 +96,17 @@ def test_sampling_in_another_thread_is_not_recorded(folder_of: FolderOf, monkeyp
 
 
 def test_timbre_is_the_position_between_the_voices_at_both_ends() -> None:
-    ends = np.array([[0, 0], [0, 2]], np.float32), np.array([[4, 0], [4, 2]], np.float32)
-    between = np.array([[1, 9], [1, -9]], np.float32)
-    assert timbre_positions([ends[0], between, ends[1]]) == [0, 0.25, 1]
-    assert [is_monotone(values) for values in ([0, 1, 3], [3, 1, 0], [0, 2, 1], [0, 0, 1])] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    x_vectors = np.array([[[0, 0], [0, 2]], [[1, 9], [2, -9]], [[4, 0], [4, 2]]], np.float32)
+    assert timbre_positions(x_vectors).tolist() == [[0, 0], [0.25, 0.5], [1, 1]]
+
+
+def test_only_a_clear_step_back_is_not_monotone() -> None:
+    def with_noise(*means: float) -> NDArray[np.float64]:
+        noise = np.random.default_rng(1).normal(size=(len(means), 24))
+        return np.array(means)[:, None] + noise
+
+    rising, unclear, falls_back = (with_noise(*means) for means in ((0, 2, 4), (0, -0.1, 4), (0, 5, 4)))
+    assert [is_monotone(values) for values in (rising, -rising, unclear, falls_back)] == [True, True, True, False]
 
 
 @pytest.mark.slow
