@@ -69,11 +69,12 @@ class CoreConfig:
 
 @dataclass(frozen=True, slots=True)
 class CoreHost:
-    """Worker, clock and callbacks that all cores of an engine share.
+    """Device, worker, clock and callbacks that all cores of an engine share.
 
     `wake` wakes the engine thread. `expect` registers a device event that will wake the engine thread.
     """
 
+    device: Device
     worker: Code2WavWorker
     wake: Callable[[], None]
     expect: Expect
@@ -88,11 +89,9 @@ class EngineCore:
     returns. The Code2Wav worker decodes the generated frames to audio in chunks.
     """
 
-    def __init__(
-        self, config: CoreConfig, checkpoint: Checkpoint, device: Device, waiting: WaitingQueue, host: CoreHost
-    ) -> None:
+    def __init__(self, config: CoreConfig, checkpoint: Checkpoint, waiting: WaitingQueue, host: CoreHost) -> None:
         self.checkpoint = checkpoint
-        self.device = device
+        self.device = device = host.device
         settings = config.settings
         self.slots = slots = config.slots
         length = config.length

@@ -464,8 +464,8 @@ class Engine:
     # --- Methods that load checkpoints and admit the requests that wait for them.
 
     def _new_core(self, checkpoint: Checkpoint, slots: int, length: int, waiting: WaitingQueue) -> EngineCore:
-        host = CoreHost(self.code2wav_worker, self._wake.set, self.completion_waiter.expect, self.clock)
-        return EngineCore(CoreConfig(self.settings, slots, length), checkpoint, self.device, waiting, host)
+        host = CoreHost(self.device, self.code2wav_worker, self._wake.set, self.completion_waiter.expect, self.clock)
+        return EngineCore(CoreConfig(self.settings, slots, length), checkpoint, waiting, host)
 
     def _await_checkpoint(self, entries: tuple[RegistryEntry, ...], sequence: Sequence) -> None:
         """Queue a request until its checkpoints are loaded, and start loading missing ones.
