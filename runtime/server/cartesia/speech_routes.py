@@ -12,20 +12,19 @@ from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, SpeechRequest
 from runtime.server.cartesia import messages
 from runtime.server.cartesia.responses import describe_cartesia
-from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read
+from runtime.server.cartesia.schema import SAMPLE_BYTES, BytesBody, FileFormat, OutputFormat, SseBody, read
 from runtime.server.engine_host import EngineHost
 from runtime.server.http.request_ids import request_id_of
 from runtime.server.http.speech import HttpSpeech, read_fields, server_sent_event
 from runtime.server.openapi.operations import SPEECH
 from runtime.server.wire import Reply, without_nulls
 from runtime.shared.audio.encoding import FORMATS, Encoder, wav_header
-from runtime.shared.audio.pcm_formats import PcmWriter
+from runtime.shared.audio.pcm_formats import AudioWriter, PcmWriter
 from runtime.shared.text.word_times import WordTimes
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
 _EXAMPLE = {"model_id": "sonic-3", "transcript": "Good morning.", "voice": {"mode": "id", "id": "alloy"}}
-# RIFF format code and number of bytes per sample of each encoding.
-_IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}
+_RIFF_CODES = {"pcm_s16le": 1, "pcm_f32le": 3, "pcm_alaw": 6, "pcm_mulaw": 7}
 
 
 def add_routes(app: FastAPI, host: EngineHost) -> None:
@@ -120,8 +119,7 @@ class _WavWriter:
     """WAV encoder for all encodings, with an unknown length in the header."""
 
     def __init__(self, encoding: str, rate: int) -> None:
-        code, width = _IN_WAV[encoding]
-        self._head = wav_header(rate, code=code, width=width)
+        self._head = wav_header(rate, code=_RIFF_CODES[encoding], width=SAMPLE_BYTES[encoding])
         self._samples = PcmWriter(encoding, rate)
 
     def encode_pcm(self, pcm: bytes) -> bytes:
@@ -136,7 +134,7 @@ def _event(fields: Reply) -> bytes:
     return server_sent_event(**without_nulls(fields))
 
 
-def _writer(form: FileFormat | OutputFormat) -> PcmWriter | _WavWriter | Encoder:
+def _writer(form: FileFormat | OutputFormat) -> AudioWriter:
     if isinstance(form, OutputFormat):
         return form.writer()
     match form.container:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from runtime.shared.audio.encoding import FORMATS as CODED
 from runtime.shared.audio.encoding import Encoder
-from runtime.shared.audio.pcm_formats import PcmWriter
+from runtime.shared.audio.pcm_formats import AudioWriter, PcmWriter
 
 DEFAULT = "mp3_44100_128"
 
@@ -16,21 +15,6 @@ _RAW_MEDIA = {"pcm": "audio/pcm", "ulaw": "audio/basic", "alaw": "audio/x-alaw-b
 _PCM_RATES_HZ = (8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 _MP3 = ((22_050, 32), (24_000, 48), (44_100, 32), (44_100, 64), (44_100, 96), (44_100, 128), (44_100, 192))
 _OPUS_KBPS = (32, 64, 96, 128, 192)
-
-
-class AudioWriter(Protocol):
-    """Interface of an audio encoder.
-
-    The concatenated return values are the encoded stream.
-    """
-
-    def encode_pcm(self, pcm: bytes) -> bytes:
-        """Encode s16le samples at 24 kHz and return the bytes that are ready, or ``b""``."""
-        ...
-
-    def finish(self) -> bytes:
-        """End the encoded stream and return the remaining bytes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

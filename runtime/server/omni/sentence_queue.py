@@ -5,26 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from runtime.errors import SpeechError
 from runtime.request import Finished
 from runtime.server.omni.schema import OmniConfig
 from runtime.server.session.utterance import ChosenVoice, StreamedText, Utterance
+from runtime.shared.audio.pcm_formats import AudioWriter
 
-
-class SentenceEncoder(Protocol):
-    """Interface of the audio encoder of one sentence (`runtime.shared.audio.encoding`).
-
-    The audio file is the concatenation of the results of `encode_pcm` and `finish`.
-    """
-
-    def encode_pcm(self, pcm: bytes) -> bytes: ...
-
-    def finish(self) -> bytes: ...
-
-
-OpenEncoder = Callable[..., SentenceEncoder]  # Arguments: format of the response, keyword argument `speed`.
+OpenEncoder = Callable[..., AudioWriter]  # Arguments: format of the response, keyword argument `speed`.
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +48,7 @@ class Sentence(Utterance[OmniConfig]):
     # Audio that is sent when all earlier sentences are sent, or when the audio file is complete.
     unsent: list[bytes] = field(default_factory=list)
     sent_bytes: int = 0
-    encoder: SentenceEncoder | None = None
+    encoder: AudioWriter | None = None
     finished: Finished | None = None
     error: SpeechError | None = None
 

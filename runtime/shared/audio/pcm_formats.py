@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import soxr
@@ -13,6 +14,21 @@ from runtime.request import SAMPLE_RATE
 MIN_RATE, MAX_RATE = 8_000, 48_000  # Minimum and maximum sample rate in Hz.
 
 Samples = NDArray[np.float32]
+
+
+class AudioWriter(Protocol):
+    """Interface of an encoder of one audio stream.
+
+    The concatenated return values are the encoded stream.
+    """
+
+    def encode_pcm(self, pcm: bytes) -> bytes:
+        """Encode s16le samples at 24 kHz and return the bytes that are ready, or ``b""``."""
+        ...
+
+    def finish(self) -> bytes:
+        """End the encoded stream and return the remaining bytes."""
+        ...
 
 
 class PcmWriter:

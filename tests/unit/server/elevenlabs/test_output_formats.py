@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, AudioWriter, OutputFormat
+from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
+from runtime.shared.audio.pcm_formats import AudioWriter
 
 SECONDS = 1.0
 TONE = (8000 * np.sin(np.arange(24_000) * 2 * np.pi * 220 / 24_000)).astype("<i2").tobytes()
