@@ -74,7 +74,7 @@ def spoken(studio: Page) -> Page:
 
 def delete(page: Page, name: str) -> None:
     enter(page, "library")
-    row = page.locator("#vw-voices-list > li", has_text=name)
+    row = page.locator("#vw-voices-list > li", has=page.locator(".vw-voice-name").get_by_text(name, exact=True))
     if not row.locator("[data-do=remove]").is_visible():
         row.locator(".vw-voice-open").click()
     row.locator("[data-do=remove]").click()
