@@ -6,7 +6,7 @@ Thread: event loop.
 from __future__ import annotations
 
 import itertools
-import time
+import secrets
 from collections import OrderedDict
 
 from starlette.requests import HTTPConnection
@@ -19,17 +19,19 @@ from studio.visitors.voice_owners import CHECK_PATH, TAKE_VOICE, VOICE_PATHS
 TAKE_PATHS = ("/studio/takes", "/studio/voices")  # Takes can be deleted together with a voice.
 LISTS = ("voices", "takes", "scripts", "pronunciation")
 MAX_NUMBERS = 65_536
+START_BITS = 48  # Number of bits of the first number. JavaScript represents integers of 53 bits exactly.
 
 
 class Revisions:
     """Revision numbers of the lists of all visitors.
 
-    Numbers are never reused, also after a restart, so pages only need to compare them.
+    Numbers are not reused. They start at a random number, so they differ after a restart, and pages only need to
+    compare them.
     """
 
     def __init__(self, visitors: Visitors) -> None:
         self._visitors = visitors
-        self._next = itertools.count(time.time_ns() // 1_000_000)
+        self._next = itertools.count(secrets.randbits(START_BITS))
         self._initial = next(self._next)
         self._numbers: OrderedDict[tuple[str | None, str], int] = OrderedDict()
 
