@@ -173,12 +173,14 @@ def app_with_demo_voice(chromium: str) -> Iterator[App]:
 
 @pytest.fixture
 def no_voices(app: App) -> Iterator[None]:
-    """Delete all stored voices before and after the test."""
+    """Delete all stored voices, and those in the bin, before and after the test."""
 
     def empty() -> None:
         with httpx.Client(base_url=app.url, trust_env=False) as client:
             for kept in client.get(VOICES).json()["data"]:
                 client.delete(f"{VOICES}/{kept['id']}")
+            for deleted in client.get("/studio/deleted-voices").json()["voices"]:
+                client.delete(f"/studio/voices/{deleted['id']}", params={"now": 1}).raise_for_status()
 
     empty()
     yield
