@@ -75,7 +75,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--group", type=int, choices=range(GROUP_COUNT), help="run a quarter of the files only")
     parser.addoption("--page-latency", type=float, default=0, help="ms that a page's HTTP answers take longer")
-    parser.addoption("--page-pause", type=float, default=0, help="ms before every deed of a test of the page")
+    parser.addoption("--page-pause", type=float, default=0, help="milliseconds before each action of a browser test")
     parser.addoption("--page-processor", type=float, default=1, help="how many times slower a page's scripts run")
 
 

@@ -27,7 +27,7 @@ PEOPLE = (
     *("driver", "librarian", "neighbour", "traveller", "fisherman", "engineer", "stranger", "captain", "tailor"),
     "student",
 )
-DEEDS = (
+ACTIONS = (
     *("waited", "listened", "worked", "slept", "whistled", "rested", "stopped", "laughed", "wrote a letter"),
     *("told a story", "found a key", "drank some tea", "repaired a clock", "watched the rain", "counted the boats"),
     *("opened a window", "lost a glove", "read the paper", "carried a ladder", "sang a song"),
@@ -115,7 +115,7 @@ def single_tokens() -> tuple[str, ...]:
     word contains another word. The two words of the chat template are an exception, and are last in the list.
     """
     words = {
-        word for phrases in (ADJECTIVES, PEOPLE, DEEDS, PLACES, LINKS) for text in phrases for word in text.split()
+        word for phrases in (ADJECTIVES, PEOPLE, ACTIONS, PLACES, LINKS) for text in phrases for word in text.split()
     }
     openings = {*" ".join(OPENINGS).split(), "The"}
     later = {word for opening in OPENINGS for word in opening.split()[1:]}
@@ -140,7 +140,7 @@ def _sentence(draw: random.Random) -> str:
 def _clause(draw: random.Random) -> str:
     adjective = f"{draw.choice(ADJECTIVES)} " if draw.random() < 0.6 else ""
     place = f" {draw.choice(PLACES)}" if draw.random() < 0.6 else ""
-    return f"the {adjective}{draw.choice(PEOPLE)} {draw.choice(DEEDS)}{place}"
+    return f"the {adjective}{draw.choice(PEOPLE)} {draw.choice(ACTIONS)}{place}"
 
 
 def _chinese(number: int, clauses: int) -> str:

@@ -13,7 +13,7 @@ def test_error_about_a_missing_element_contains_its_selector_and_class(blank: Pa
       const { copyOf, getElement, getElements } = await import('/js/common/elements.js');
       document.body.innerHTML = `<input id="a"><button id="b"></button>
         <template id="c"></template><template id="d"><p>in it</p></template>`;
-      const said = (deed) => { try { return deed(); } catch (error) { return error.message; } };
+      const said = (action) => { try { return action(); } catch (error) { return error.message; } };
       const [empty, full] = getElements(document, 'template', HTMLTemplateElement);
       return [
         getElement(document, '#a', HTMLInputElement).id,
@@ -49,7 +49,7 @@ def test_persistent_notice_does_not_expire_and_is_not_replaced(blank: Page) -> N
     said, counts = blank.evaluate("""async () => {
       const { Toasts } = await import('/js/app/messages.js');
       const timers = [];
-      window.setTimeout = (deed) => timers.push(deed);
+      window.setTimeout = (callback) => timers.push(callback);
       document.body.replaceChildren();
       const toasts = new Toasts(document.body);
       const asked = [];
@@ -90,8 +90,8 @@ def test_notice_does_not_expire_while_its_button_has_focus(blank: Page) -> None:
       new Toasts(document.body).show('Gone.', { action: 'Undo' });
       const counts = [timers.size];
       const button = document.querySelector('.vw-toast button');
-      for (const deed of ['focus', 'blur']) {
-        button[deed]();
+      for (const action of ['focus', 'blur']) {
+        button[action]();
         counts.push(timers.size);
       }
       return counts;

@@ -26,7 +26,7 @@ MAX_SHIFT = 0.02  # Maximum layout shift. Chrome rates shifts up to 0.1 as good.
 # little if they arrive later. A machine with tests on every core can be this slow, so the page waits for a minute here.
 SHIFTS = """
 const later = setTimeout;
-window.setTimeout = (deed, wait, ...values) => later(deed, wait === 1200 ? 60000 : wait, ...values);
+window.setTimeout = (callback, wait, ...values) => later(callback, wait === 1200 ? 60000 : wait, ...values);
 window.shifts = [];
 new PerformanceObserver((list) => {
   for (const { value, hadRecentInput, sources } of list.getEntries()) {
@@ -37,10 +37,10 @@ new PerformanceObserver((list) => {
 """
 
 # Script that logs key presses and their effects, for the error message of a test that waits for an effect.
-DEEDS = """
+KEY_PRESSES = """
 () => {
-  window.deeds = [];
-  const note = ({ type, key = '', target }) => deeds.push(`${type} ${key} ${target.id || target.nodeName}`);
+  window.presses = [];
+  const note = ({ type, key = '', target }) => presses.push(`${type} ${key} ${target.id || target.nodeName}`);
   const types = ['keydown', 'keypress', 'submit', 'click', 'focusin', 'focusout'];
   for (const type of types) addEventListener(type, note, true);
 }
@@ -54,7 +54,7 @@ FORM = """
   const name = document.querySelector('#vw-design-name').value;
   const focus = document.activeElement.id || document.activeElement.nodeName;
   const sent = performance.getEntriesByType('resource').slice(-5).map((entry) => entry.name);
-  return JSON.stringify({ deeds, focus, name, disabled, hidden, said, sent, hasFocus: document.hasFocus() });
+  return JSON.stringify({ presses, focus, name, disabled, hidden, said, sent, hasFocus: document.hasFocus() });
 }
 """
 
@@ -236,7 +236,7 @@ def test_saving_a_take_does_not_shift_older_sets_of_takes(open_studio: OpenStudi
     expect(page.locator("#vw-design-name")).not_to_have_value("")  # A voice without a name cannot be saved.
     held: list[Route] = []
     page.route("**/voice", lambda route: held.append(route))
-    page.evaluate(DEEDS)
+    page.evaluate(KEY_PRESSES)
     try:
         with page.expect_event("request", lambda request: request.url.endswith("/voice")):
             page.keyboard.press("Enter")

@@ -61,8 +61,8 @@ def full_store(page: Page) -> Iterator[None]:
 # Script that delays callbacks of animation frames by 30 frames, as on a busy machine.
 LATE_FRAMES = """
 const frame = requestAnimationFrame;
-const after = (frames, deed) => frame(frames === 0 ? deed : () => after(frames - 1, deed));
-window.requestAnimationFrame = (deed) => after(30, deed);
+const after = (frames, action) => frame(frames === 0 ? action : () => after(frames - 1, action));
+window.requestAnimationFrame = (action) => after(30, action);
 """
 FRAMES = [pytest.param(window, "", id=f"{window[0]}x{window[1]}") for window in WINDOWS]
 FRAMES.append(pytest.param(WINDOWS[-1], LATE_FRAMES, id="late-frames"))

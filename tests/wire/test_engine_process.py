@@ -175,7 +175,7 @@ def test_http_refusal_is_identical_with_a_separate_engine_process(
 # --- Tests of the end of the server and of the engine process.
 
 
-def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[Any], list[tuple[int, str]]]:
+def heard_at_the_end(server: RunningServer, number: signal.Signals) -> tuple[list[Any], list[tuple[int, str]]]:
     """Send a signal to the engine process, and return the last messages of two clients.
 
     One client receives speech and the other is idle.
@@ -187,7 +187,7 @@ def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[
         async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
             await session.send_text("Speak for a long time.")
             await session.first_audio()
-            os.kill(pid, deed)
+            os.kill(pid, number)
             errors = [await session.receive_until("error"), await idle.receive_until("error")]
             return (
                 [(error["code"], error["context_id"]) for error in errors],
@@ -305,18 +305,18 @@ def test_server_that_ends_while_loading_leaves_no_engine_process(
 
 
 @pytest.mark.parametrize(
-    "deed",
+    "action",
     [lambda pid: os.kill(pid, signal.SIGTERM), lambda pid: os.killpg(pid, signal.SIGINT)],
     ids=["TERM", "Ctrl-C"],
 )
 @pytest.mark.slow
-async def test_signal_ends_both_processes_in_order_after_running_requests(folder_of: FolderOf, deed: Any) -> None:
+async def test_signal_ends_both_processes_in_order_after_running_requests(folder_of: FolderOf, action: Any) -> None:
     folder = str(folder_of("brief", "custom_voice"))
     with started("--model", folder, VOICEWRIGHT_DRAIN_S="240") as (child, engine, url):
         async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE) as session:
             await session.send_text("Let me finish.")
             await session.first_audio()
-            deed(child.pid)
+            action(child.pid)
             end = (await session.receive_take()).end
             assert (end["type"], end["metrics"]["frames"]) == ("audio.done", 12)
             assert await session.closed() == (1001, "draining")

@@ -86,8 +86,8 @@ def test_concurrent_changes_converge_to_one_version(two: tuple[Mirror, Mirror], 
 class Meddling:
     """File system that runs a function once, directly after the call of a chosen method."""
 
-    def __init__(self, files: Any, call: str, deed: Callable[[], object]) -> None:
-        self._files, self._call, self._deed = files, call, deed
+    def __init__(self, files: Any, call: str, action: Callable[[], object]) -> None:
+        self._files, self._call, self._action = files, call, action
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(self._files, name)
@@ -97,7 +97,7 @@ class Meddling:
         def call(*arguments: Any, **kwargs: Any) -> Any:
             self._call = ""
             result = real(*arguments, **kwargs)
-            self._deed()
+            self._action()
             return result
 
         return call
