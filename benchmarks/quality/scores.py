@@ -14,6 +14,7 @@ from benchmarks.common.report import Row, log_step
 from benchmarks.common.texts import sentences
 from benchmarks.engine.model_parts import ModelParts
 from runtime.device import quantized
+from runtime.device.fused import FP8
 from runtime.device.quantized import DequantizedInt8
 from runtime.engine import core
 from runtime.engine.execution import frame
@@ -97,7 +98,7 @@ def record_sampled_codes(model: str, weights: str, positions: int, led_by: Sampl
         if weights == INT8_GPU:
             parts = _gpu_parts(model)
         elif weights == FP8_CACHE:
-            with patch.object(core, "choose_cache_dtype", lambda *_: torch.float8_e4m3fn):
+            with patch.object(core, "choose_cache_dtype", lambda *_: FP8):
                 parts = ModelParts(cpu_settings(model, "float32", BATCH_ROWS))
         else:
             parts = ModelParts(cpu_settings(model, weights, BATCH_ROWS))

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
+
+FP8 = torch.float8_e4m3fn  # Dtype of a KV cache that needs one byte per number.
 
 
 class SamplingRules(NamedTuple):
@@ -108,7 +111,7 @@ class QKNormRope(NamedTuple):
 
 
 class KVView(NamedTuple):
-    """Key and value cache of one layer for all slots.
+    """Key and value cache of one layer for all slots, in the dtype of the activations or in `FP8`.
 
     Shapes: [S, kv_heads, T, d].
     """

@@ -6,6 +6,7 @@ import torch
 
 from runtime.device.cpu import CpuDevice, has_bfloat16_instructions
 from runtime.device.cuda import CudaDevice
+from runtime.device.fused import FP8
 from runtime.device.interface import Device
 from runtime.device.mps import MpsDevice
 from runtime.device.npu import NpuDevice, has_npu
@@ -13,7 +14,7 @@ from runtime.device.quantized import Quantization, supported_quantizations, supp
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-FP8_CAPABILITY = (8, 9)  # Minimum CUDA capability for conversions to and from float8_e4m3fn.
+FP8_CAPABILITY = (8, 9)  # Minimum CUDA capability for conversions to and from `FP8`.
 
 
 def open_device(name: str, *, eager: bool = False) -> Device:
@@ -99,7 +100,7 @@ def choose_cache_dtype(name: str, device: Device, dtype: torch.dtype) -> torch.d
     if not (device.name == "cuda" and device.fused(dtype) and torch.cuda.get_device_capability() >= FP8_CAPABILITY):
         why = "it needs an NVIDIA GPU of the Ada generation or later, with Triton and bfloat16"
         raise InvalidSetting(name="kv_cache", value=name, why=why)
-    return torch.float8_e4m3fn
+    return FP8
 
 
 def choose_code2wav_dtype(

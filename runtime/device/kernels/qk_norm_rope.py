@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.fused import KVView, QKNormRope
+from runtime.device.fused import FP8, KVView, QKNormRope
 
 STAGES = 3  # Number of key blocks in the software pipeline, including the current block.
 FLOAT32_STAGES = 2  # Number of key blocks in the pipeline for float32, which is limited by the size of shared memory.
-
-FP8 = torch.float8_e4m3fn  # Dtype of a KV cache with half of the bytes.
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LOWEST = tl.constexpr(-1e30)  # A score lower than every real score. A finite value avoids NaN in differences.

@@ -14,6 +14,7 @@ from torch import nn
 
 from runtime.device import Device
 from runtime.device.cpu import CpuDevice
+from runtime.device.fused import FP8
 from runtime.device.open_device import choose_code2wav_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.capacity.probe import Weights
@@ -120,7 +121,7 @@ def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings
     )
     row = 8 * length + talker.vocab_size
     audio = sum(part.nbytes for part in code2wav.fresh_state(1).tensors())
-    cached = 1 if settings.kv_cache == "fp8" else element
+    cached = FP8.itemsize if settings.kv_cache == "fp8" else element
     return keys * cached + (inner + talker.hidden_size) * element + row + audio
 
 

@@ -8,9 +8,9 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
+from runtime.device.fused import FP8
 from runtime.device.kernels.decode_attention import PART, PARTS, decode_attention
 from runtime.device.kernels.prefill_attention import BLOCK, TILE, prefill_attention
-from runtime.device.kernels.qk_norm_rope import FP8
 from tests.support.kernel_references import DEVICE, TOLERANCE, Heads, attend_reference, interpreted
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bounds_of_loops")]
@@ -24,13 +24,23 @@ LENGTHS = (BLOCK_OF_ROWS + 40, *((16, 700) if HAS_GPU else ()))
 SHAPES = {"published": (16, 8, 128), "alone": (2, 2, 16), "three": (6, 2, 32), "four": (4, 1, 64), "odd": (4, 2, 20)}
 per_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 per_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+per_cache = pytest.mark.parametrize("cache", [None, FP8], ids=["same-dtype", "fp8"])
+
+KEY_TOLERANCE = {**TOLERANCE, FP8: {"rtol": 2.0**-3, "atol": 2.0**-9}}  # Two keys in fp8 differ by one rounding.
 
 
 def heads_of(
-    seed: int, count: int, shape: tuple[int, int, int], slots: int, length: int, dtype: torch.dtype = torch.float32
+    seed: int,
+    count: int,
+    shape: tuple[int, int, int],
+    slots: int,
+    length: int,
+    dtype: torch.dtype = torch.float32,
+    cache: torch.dtype | None = None,
 ) -> Heads:
     generator, (heads, kv_heads, d) = torch.Generator().manual_seed(seed), shape
-    return Heads.random(generator, count, slots=slots, heads=heads, kv_heads=kv_heads, d=d, length=length, dtype=dtype)
+    sizes = {"slots": slots, "heads": heads, "kv_heads": kv_heads, "d": d, "length": length}
+    return Heads.random(generator, count, **sizes, dtype=dtype).with_cache(cache or dtype)
 
 
 def ints(*numbers: int) -> Tensor:
@@ -38,28 +48,23 @@ def ints(*numbers: int) -> Tensor:
 
 
 def agree(ours: Heads, reference: Heads) -> None:
-    """Check that two KV caches contain the same keys and values."""
-    torch.testing.assert_close(ours.keys, reference.keys, equal_nan=True, **TOLERANCE[ours.keys.dtype])
-    torch.testing.assert_close(ours.values, reference.values, equal_nan=True, rtol=0, atol=0)
+    """Check that two KV caches contain the same keys, within the tolerance of their dtype, and the same values."""
+    tolerance = KEY_TOLERANCE[ours.keys.dtype]
+    torch.testing.assert_close(ours.keys.float(), reference.keys.float(), equal_nan=True, **tolerance)
+    torch.testing.assert_close(ours.values.float(), reference.values.float(), equal_nan=True, rtol=0, atol=0)
 
 
-def agree_in_fp8(ours: Heads, reference: Heads) -> None:
-    """Check that the keys and values of two KV caches in fp8 differ by at most one rounding."""
-    step = {"rtol": 2.0**-3, "atol": 2.0**-9}
-    torch.testing.assert_close(ours.keys.float(), reference.keys.float(), **step)
-    assert torch.equal(ours.values.view(torch.uint8), reference.values.view(torch.uint8))
-
-
+@per_cache
 @per_dtype
 @per_shape
 @pytest.mark.parametrize("new", [1, 2])
 @pytest.mark.parametrize("length", LENGTHS)
 def test_decode_attention_equals_the_pytorch_reference_within_the_row_length(
-    length: int, new: int, shape: tuple[int, int, int], dtype: torch.dtype
+    length: int, new: int, shape: tuple[int, int, int], dtype: torch.dtype, cache: torch.dtype | None
 ) -> None:
     slots = [4, 0, 2, 5]
     positions = [0, length // 3, min(BLOCK_OF_ROWS, length // 2), length - new]
-    ours = heads_of(new, len(slots) * new, shape, slots=6, length=length, dtype=dtype)
+    ours = heads_of(new, len(slots) * new, shape, slots=6, length=length, dtype=dtype, cache=cache)
     for slot, position in zip(slots, positions, strict=True):
         ours.poison(slot, position)
     reference = ours.copy()
@@ -83,25 +88,9 @@ def test_decode_attention_works_for_every_length_up_to_the_maximum(dtype: torch.
     agree(ours, reference)
 
 
-@per_dtype
-@pytest.mark.parametrize("new", [1, 2])
-@pytest.mark.parametrize("length", LENGTHS)
-def test_decode_attention_with_an_fp8_cache_equals_the_pytorch_reference(
-    length: int, new: int, dtype: torch.dtype
-) -> None:
-    slots, positions = [2, 0, 1], [0, length // 3, length - new]
-    ours = heads_of(new, len(slots) * new, SHAPES["three"], slots=3, length=length, dtype=dtype).with_cache(FP8)
-    reference = ours.copy()
-    out = decode_attention(*ours.arguments(), ints(*slots), ints(*positions), new)
-    each_slot = [slot for slot in slots for _ in range(new)]
-    each_position = [position + index for position in positions for index in range(new)]
-    torch.testing.assert_close(out, attend_reference(reference, each_slot, each_position), **TOLERANCE[dtype])
-    agree_in_fp8(ours, reference)
-
-
 @pytest.mark.skipif(not HAS_GPU, reason="the interpreter rounds large numbers differently")
 def test_fp8_cache_stores_the_largest_number_instead_of_a_larger_value() -> None:
-    ours = heads_of(4, 1, SHAPES["three"], slots=1, length=16, dtype=torch.bfloat16).with_cache(FP8)
+    ours = heads_of(4, 1, SHAPES["three"], slots=1, length=16, dtype=torch.bfloat16, cache=FP8)
     ours.qkv[:, -SHAPES["three"][2] :] = 1000
     out = decode_attention(*ours.arguments(), ints(0), ints(0))
     assert ours.values[0, -1, 0].float().unique().tolist() == [torch.finfo(FP8).max]
@@ -162,6 +151,7 @@ def test_non_finite_row_does_not_affect_other_rows() -> None:
     assert torch.equal(faulty[[0, 2]], healthy[[0, 2]])
 
 
+@per_cache
 @per_dtype
 @per_shape
 @pytest.mark.parametrize(
@@ -169,9 +159,9 @@ def test_non_finite_row_does_not_affect_other_rows() -> None:
     [(0, TILE), (0, 50), (3, 7), (BLOCK + 9, 2 * TILE), *([(130, 512)] if HAS_GPU else [])],
 )
 def test_prefill_attention_equals_the_pytorch_reference(
-    shape: tuple[int, int, int], start: int, count: int, dtype: torch.dtype
+    shape: tuple[int, int, int], start: int, count: int, dtype: torch.dtype, cache: torch.dtype | None
 ) -> None:
-    ours = heads_of(start, count, shape, slots=3, length=700 if HAS_GPU else 200, dtype=dtype)
+    ours = heads_of(start, count, shape, slots=3, length=700 if HAS_GPU else 200, dtype=dtype, cache=cache)
     ours.poison(1, start)
     reference = ours.copy()
     out = prefill_attention(*ours.arguments(), ints(1), ints(start))
