@@ -380,6 +380,7 @@ class Engine:
                 worked |= core.prefill()
                 self._heartbeat.step()
                 if not is_asynchronous:
+                    # The call returns after the frame, so prompts come first.
                     worked |= core.decode()
         if not worked and not self.completion_waiter.is_running:
             worked = any(core.in_flight.wait() for core in cores)
