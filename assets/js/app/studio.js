@@ -199,15 +199,13 @@ export class Studio {
   async pollRevision() {
     /** @type {Record<string, number>|undefined} */
     let known;
+    const readRevision = async () => (await api.request('studio/revision', { signal: AbortSignal.timeout(POLL_TIMEOUT_MS) })).json();
     for (;;) {
-      const isAway = known && this.socket.state !== 'open';
-      const response = !document.hidden && !isAway && (await api.request('studio/revision', { signal: AbortSignal.timeout(POLL_TIMEOUT_MS) }).catch(() => null));
-      if (response) {
-        const revision = await response.json();
-        const before = known ?? revision;
-        known = revision;
-        this.catchUp((list) => revision[list] !== before[list]);
-      }
+      const isAway = document.hidden || (known && this.socket.state !== 'open');
+      const revision = isAway ? null : await readRevision().catch(() => null);
+      const before = known;
+      if (revision && before) this.catchUp((list) => revision[list] !== before[list]);
+      known = revision ?? known;
       await new Promise((later) => setTimeout(later, POLL_MS));
     }
   }
