@@ -41,9 +41,8 @@ class ElevenLabsError(TypedDict):
     detail: Detail
 
 
-describe_elevenlabs = partial(
-    describe_operation, refused_as=ElevenLabsError
-)  # Decorator for errors in ElevenLabs' format.
+# Decorator `describe_operation` for errors in ElevenLabs' format.
+describe_elevenlabs = partial(describe_operation, refused_as=ElevenLabsError)
 
 
 class CharacterTimes(TypedDict):
