@@ -134,7 +134,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "safetensors": ("runtime/model/", "runtime/voices/"),
     "huggingface_hub": ("runtime/model/", "studio/transcribing/model_download.py"),
     "httpx2": ("runtime/model/checkpoints/hub_access.py",),  # HTTP client of huggingface_hub, imported for its errors.
-    "filelock": ("runtime/model/checkpoints/hub_download.py",),
+    "filelock": ("runtime/model/checkpoints/hub_access.py",),
     "markdown_it": ("runtime/markdown/reading.py", "studio/routes/docs.py"),
     "soundfile": ("runtime/shared/audio/samples.py",),
     "soxr": ("runtime/shared/audio/samples.py", "runtime/shared/audio/pcm_formats.py"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
+from filelock import Timeout
 from huggingface_hub import constants
 from huggingface_hub.errors import (
     GatedRepoError,
@@ -71,6 +72,8 @@ def hub_errors(reference: str) -> Iterator[None]:
         raise _unreachable("HF_HUB_OFFLINE is set") from None
     except httpx2.HTTPError as error:
         raise _unreachable(_why(error)) from None
+    except Timeout:
+        raise HubRefused(name=reference, why="another program on this machine is fetching it now") from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(need="more", free=round(free_cache_bytes() / GB, 1), path=cache_folder()) from None

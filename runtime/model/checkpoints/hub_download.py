@@ -10,19 +10,17 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from io import BufferedWriter, FileIO
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from filelock import Timeout
 from huggingface_hub import constants, hf_hub_url, snapshot_download
 from huggingface_hub.errors import HFValidationError, IncompleteSnapshotError
 from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
-from runtime.errors import DownloadDamaged, HubRefused, HubUnreachable
+from runtime.errors import DownloadDamaged, HubUnreachable
 from runtime.model.checkpoints.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.model.checkpoints.config_reader import read_json
 from runtime.model.checkpoints.files import SPEECH_TOKENIZER, choose_files, list_files
@@ -109,9 +107,9 @@ def fetch_weights(listed: HubListing, on_progress: OnProgress) -> Path:
         DownloadDamaged: The content does not match the Hub's hash.
     """
     for file in sorted((file for file in listed.files if file.is_weights), key=lambda file: file.size):
+        on_progress("fetching", listed.here, listed.size)
         if listed.held(file) < file.size or not listed.blob(file).exists():
             _fetch_file(listed, file, on_progress)
-        on_progress("fetching", listed.here, listed.size)
     with hub_errors(listed.name):
         return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
 
@@ -122,27 +120,25 @@ def _fetch_file(listed: HubListing, file: HubFile, on_progress: OnProgress) -> N
     with hub_errors(listed.name):
         blob.parent.mkdir(parents=True, exist_ok=True)
         lock.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(lock, listed.name):
+        with WeakFileLock(lock, timeout=LOCK_TIMEOUT_S):
             if blob.exists():
                 return
             if same := find_cached_copy(file):
-                _link(same, blob)
-                return
+                try:
+                    os.link(same.resolve(), blob)
+                    return
+                except OSError:  # The file system has no hard links.
+                    shutil.copyfile(same, part)
             if part.exists() and part.stat().st_size > file.size:
                 part.unlink()
             before = listed.here - listed.held(file)
-
-            def count(got: int) -> None:
-                on_progress("fetching", before + got, listed.size)
-
-            with part.open("ab") as sink:
+            with _PartFile(part, lambda got: on_progress("fetching", before + got, listed.size)) as sink:
                 http_get(
                     hf_hub_url(listed.name, file.path, revision=listed.commit),
                     sink,
                     resume_size=sink.tell(),
                     headers=build_hf_headers(),
                     expected_size=file.size,
-                    tqdm_class=_counting(count),
                 )
             on_progress("checking", before + file.size, listed.size)
             if _hash_of(part, file) != file.hash:
@@ -151,58 +147,21 @@ def _fetch_file(listed: HubListing, file: HubFile, on_progress: OnProgress) -> N
             os.replace(part, blob)
 
 
-def _link(source: Path, blob: Path) -> None:
-    """Link or copy a cached file with the same content to the path `blob`."""
-    try:
-        os.link(source.resolve(), blob)
-    except OSError:
-        part = blob.with_name(f"{blob.name}.copy")
-        shutil.copyfile(source, part)
-        os.replace(part, blob)
+class _PartFile(BufferedWriter):
+    """File to which a download is appended, and which reports its size after each write."""
+
+    def __init__(self, path: Path, on_size: Callable[[int], None]) -> None:
+        super().__init__(FileIO(path, "ab"))
+        self._on_size = on_size
+
+    def write(self, piece: Any, /) -> int:
+        count = super().write(piece)
+        self._on_size(self.tell())
+        return count
 
 
 def _hash_of(path: Path, file: HubFile) -> str:
     sha256 = len(file.hash) == SHA256_LENGTH
     digest = hashlib.sha256() if sha256 else hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
     with path.open("rb") as source:
-        while piece := source.read(64 * PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
-def _counting(on_progress: Callable[[int], None]) -> type[Any]:
-    """Return a progress bar class for http_get.
-
-    Args:
-        on_progress: Called with the number of downloaded bytes.
-    """
-
-    class Bar:
-        def __init__(self, *, initial: int = 0, **_: object) -> None:
-            self.got = initial
-            on_progress(self.got)
-
-        def update(self, more: int | float | None = 1) -> None:
-            self.got += int(more or 0)
-            on_progress(self.got)
-
-        def __enter__(self) -> Self:
-            return self
-
-        def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-            return None
-
-    return Bar
-
-
-@contextmanager
-def _alone(lock: Path, name: str) -> Iterator[None]:
-    file_lock = WeakFileLock(lock, timeout=LOCK_TIMEOUT_S)
-    try:
-        file_lock.__enter__()
-    except Timeout:
-        raise HubRefused(name=name, why="another program on this machine is fetching it now") from None
-    try:
-        yield
-    finally:
-        file_lock.__exit__(None, None, None)
+        return hashlib.file_digest(source, lambda: digest).hexdigest()
