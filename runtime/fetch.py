@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +16,9 @@ from runtime.model.checkpoints.hub_access import GB, free_cache_bytes
 from runtime.published import PUBLISHED
 from runtime.settings import EngineSettings
 
-PROGRESS_INTERVAL_S = 0.25
+JSON_INTERVAL_S, TEXT_INTERVAL_S = 0.25, 5.0  # Minimum intervals between two progress reports, in seconds.
 
-Say = Callable[[dict[str, Any]], None]
+Report = Callable[[dict[str, Any]], None]
 
 
 def fetch(references: Sequence[str], *, as_json: bool, is_recogniser: bool = False) -> int:
@@ -35,22 +34,22 @@ def fetch(references: Sequence[str], *, as_json: bool, is_recogniser: bool = Fal
     Raises:
         SetUpError: A download failed. Completed files are kept.
     """
-    say = _ProgressReport(as_json)
+    report, interval_s = (_report_as_json, JSON_INTERVAL_S) if as_json else (_report_as_text, TEXT_INTERVAL_S)
     try:
         listing = hub.request_whisper_listing if is_recogniser else hub.request_listing
-        listings = [listing(reference) for reference in references]
-        for name, listed in zip(references, listings, strict=True):
-            say({"event": "listed", "id": name, "got": listed.here, "of": listed.size})
-        hub.require_disk_space(listings)
-        for name, listed in () if is_recogniser else zip(references, listings, strict=True):
+        listings = {reference: listing(reference) for reference in references}
+        for name, listed in listings.items():
+            report({"event": "listed", "id": name, "got": listed.here, "of": listed.size})
+        hub.require_disk_space([*listings.values()])
+        for name, listed in () if is_recogniser else listings.items():
             config = hub_download.fetch_config_files(listed)
-            say({"event": "checked", "id": name, "modes": [str(mode) for mode in config.modes]})
-        for name, listed in zip(references, listings, strict=True):
-            hub_download.fetch_weights(listed, say.progress(name))
-            say({"event": "done", "id": name, "got": listed.size, "of": listed.size})
+            report({"event": "checked", "id": name, "modes": [str(mode) for mode in config.modes]})
+        for name, listed in listings.items():
+            hub_download.fetch_weights(listed, _progress_reporter(name, report, interval_s))
+            report({"event": "done", "id": name, "step": "here", "got": listed.size, "of": listed.size})
     except SetUpError as error:
         if as_json:
-            say({"event": "failed", "code": error.code, "message": str(error), "facts": error_facts(error)})
+            report({"event": "failed", **_describe(error)})
         raise
     return 0
 
@@ -74,15 +73,13 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     return asdict(here) | {
         "offers": [asdict(offer) | _sizes(by_id[offer.id]) for offer in here.offers],
         "room": free_cache_bytes(),
-        "problem": None
-        if problem is None
-        else {"code": problem.code, "message": str(problem), "facts": error_facts(problem)},
+        "problem": None if problem is None else _describe(problem),
     }
 
 
-def error_facts(error: SetUpError) -> dict[str, str | float | bool]:
-    """Return the values in an error message by name, with paths as strings."""
-    return {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
+def _describe(error: SetUpError) -> dict[str, Any]:
+    facts = {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
+    return {"code": error.code, "message": str(error), "facts": facts}
 
 
 def _listed(name: str) -> hub.HubListing | SetUpError:
@@ -102,33 +99,25 @@ def _sizes(listing: hub.HubListing | SetUpError) -> dict[str, Any]:
     return {"files": [{"hash": file.hash, "size": file.size, "held": listing.held(file)} for file in listing.files]}
 
 
-class _ProgressReport:
-    """Progress report as JSON lines on stdout, or as text on stderr."""
+def _report_as_json(event: dict[str, Any]) -> None:
+    print(json.dumps(event), flush=True)
 
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
-        self._reported_at = 0.0
-        self._lock = threading.Lock()
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        with self._lock:
-            if self._as_json:
-                print(json.dumps(event), flush=True)
-            elif event["event"] in {"progress", "done"}:
-                size = f"{event['got'] / GB:.2f} of {event['of'] / GB:.2f} GB"
-                word = "here" if event["event"] == "done" else event["step"]
-                print(f"{event['id']}: {size}, {word}", file=sys.stderr, flush=True)
+def _report_as_text(event: dict[str, Any]) -> None:
+    if "step" in event:
+        size = f"{event['got'] / GB:.2f} of {event['of'] / GB:.2f} GB"
+        print(f"{event['id']}: {size}, {event['step']}", file=sys.stderr, flush=True)
 
-    def progress(self, name: str) -> hub_download.OnProgress:
-        """Return the progress callback of one checkpoint, which limits the rate of reports."""
-        last = ""
 
-        def report(step: str, got: int, size: int) -> None:
-            nonlocal last
-            now = time.monotonic()
-            pause = PROGRESS_INTERVAL_S if self._as_json else 20 * PROGRESS_INTERVAL_S
-            if step != last or got >= size or now - self._reported_at >= pause:
-                self._reported_at, last = now, step
-                self({"event": "progress", "id": name, "step": step, "got": got, "of": size})
+def _progress_reporter(name: str, report: Report, interval_s: float) -> hub_download.OnProgress:
+    """Return the progress callback of one checkpoint, which limits the rate of reports."""
+    last_step, reported_at = "", 0.0
 
-        return report
+    def on_progress(step: str, got: int, size: int) -> None:
+        nonlocal last_step, reported_at
+        now = time.monotonic()
+        if step != last_step or got >= size or now - reported_at >= interval_s:
+            last_step, reported_at = step, now
+            report({"event": "progress", "id": name, "step": step, "got": got, "of": size})
+
+    return on_progress
