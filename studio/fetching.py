@@ -116,10 +116,10 @@ class Download:
             await process.wait()
 
     def _on_event(self, event: dict[str, Any]) -> None:
-        part = next(part for part in self.record.parts if part.id == event["id"])
-        part.got, part.of = event.get("got", part.got), event.get("of", part.of)
-        part.modes = event.get("modes", part.modes)
-        part.step = {"done": "here", "progress": event.get("step", "")}.get(event["event"], part.step)
+        for part in self.record.parts:
+            if part.id == event["id"]:
+                part.got, part.of = event.get("got", part.got), event.get("of", part.of)
+                part.step, part.modes = event.get("step", part.step), event.get("modes", part.modes)
 
     async def _use_files(self) -> None:
         """Use the downloaded files after all of them are complete."""

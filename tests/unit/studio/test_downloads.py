@@ -14,7 +14,7 @@ import pytest
 
 from runtime.settings import DEMO_CHECKPOINT
 from studio.downloads import FILE, CheckpointDownload
-from studio.fetching import Plan
+from studio.fetching import Download, DownloadPart, DownloadRecord, Plan
 from studio.routes.host import HostRoutes
 from studio.routes.real_voices import RealVoiceRoutes, build_plan
 from studio.runtimes.supervisor import ChildRuntime
@@ -100,6 +100,13 @@ async def test_failed_download_plan_is_not_retried_immediately() -> None:
     plan.update(())
     assert plan.is_running, "what is here has changed"
     await plan.aclose()
+
+
+def test_progress_of_an_unknown_repository_is_ignored() -> None:
+    download = Download(DownloadRecord(parts=[DownloadPart(CUSTOM)]))
+    for name, got in ((CUSTOM, 5), (BASE, 7)):
+        download._on_event({"event": "progress", "id": name, "step": "fetching", "got": got, "of": 9})
+    assert download.record.parts == [DownloadPart(CUSTOM, got=5, of=9, step="fetching")]
 
 
 async def test_paused_download_resumes_after_a_restart_and_switches_checkpoints(hub: Hub, tmp_path: Path) -> None:
