@@ -27,8 +27,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from mmap import ACCESS_READ, mmap
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -138,26 +136,10 @@ def read_voice(data: bytes) -> Voice:
         _refuse("its description of the voice is not valid")
 
 
-def read_metadata(path: Path) -> dict[str, str]:
-    """Return the metadata of a voice file, such as the id and the name, without reading its tensors.
-
-    The checksum is not verified.
-
-    Raises:
-        OSError: The file cannot be read.
-        VoiceFileInvalid: The file has another format or version, or its header is damaged.
-    """
-    with path.open("rb") as file:
-        if not path.stat().st_size:  # An empty file cannot be mapped.
-            _refuse("it is empty")
-        with mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-            return _checked_header(data)
-
-
 # --- Functions that check the header before memory is allocated.
 
 
-def _checked_header(data: bytes | mmap) -> dict[str, str]:
+def _checked_header(data: bytes) -> dict[str, str]:
     """Return the metadata of a file after checking the names, types and shapes of its tensors."""
     if len(data) > MAX_BYTES:
         _refuse(f"it has more than {MAX_BYTES // 2**20} MB")

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import time
 from pathlib import Path
 from typing import Any
 
-from runtime.errors import VoiceFileInvalid, VoiceNotFound
+from runtime.errors import VoiceNotFound
 from runtime.shared.files import make_private, replace_file, storing
-from runtime.voices.voice_file import read_metadata
 
 SUFFIX = ".voice"
 MAX_FILES = 32  # Maximum number of files per owner.
+MAX_HEADER_BYTES = 256 * 2**10  # Maximum size of the JSON header that a voice file (safetensors) starts with.
 
 
 class VoiceBin:
@@ -54,9 +55,11 @@ class VoiceBin:
         self.purge()
         voices = []
         for path in self._path(owner, "").parent.glob(f"*{SUFFIX}"):
-            with contextlib.suppress(OSError, VoiceFileInvalid):  # Another request may delete the file.
+            with contextlib.suppress(OSError, ValueError, KeyError):  # Another request may delete the file.
                 restorable_s = path.stat().st_mtime + self.keep_s - time.time()
-                metadata = read_metadata(path)
+                with path.open("rb") as file:
+                    size = int.from_bytes(file.read(8), "little")
+                    metadata = json.loads(file.read(min(size, MAX_HEADER_BYTES)))["__metadata__"]
                 voices.append({"id": metadata["id"], "name": metadata["name"], "restorable_s": restorable_s})
         return sorted(voices, key=lambda voice: voice["restorable_s"], reverse=True)
 
