@@ -111,7 +111,7 @@ class QKNormRope(NamedTuple):
 
 
 class KVView(NamedTuple):
-    """Key and value cache of one layer for all slots, in the dtype of the activations or in `FP8`.
+    """Key and value cache of one layer for all slots, in the activations' dtype or in `FP8`.
 
     Shapes: [S, kv_heads, T, d].
     """

@@ -48,7 +48,7 @@ def ints(*numbers: int) -> Tensor:
 
 
 def agree(ours: Heads, reference: Heads) -> None:
-    """Check that two KV caches contain the same keys, within the tolerance of their dtype, and the same values."""
+    """Check that two KV caches agree: values exactly, keys within their dtype's tolerance."""
     tolerance = KEY_TOLERANCE[ours.keys.dtype]
     torch.testing.assert_close(ours.keys.float(), reference.keys.float(), equal_nan=True, **tolerance)
     torch.testing.assert_close(ours.values.float(), reference.values.float(), equal_nan=True, rtol=0, atol=0)
