@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from math import prod
 
 from runtime.model.checkpoints.config_reader import FieldNotes
-from runtime.request import Layout, Mode
+from runtime.request import SAMPLE_RATE, Layout, Mode
 
 # Number of special tokens at the end of codec_embedding. Of these tokens, only EOS can be sampled (docs/model.md 4).
 RESERVED_IDS = 1024
@@ -128,18 +128,18 @@ class ModelConfig:
 
     talker: TalkerConfig
     predictor: DecoderConfig
-    speaker_encoder: SpeakerEncoderConfig | None
-    generation: GenerationDefaults
+    speaker_encoder: SpeakerEncoderConfig | None = None
+    generation: GenerationDefaults = field(default_factory=GenerationDefaults)
     modes: tuple[Mode, ...]
-    layouts: tuple[Layout, ...]  # Layouts that the checkpoint supports.
-    preferred_layout: Layout | None  # Layout that is used by default, or None for the default of the mode.
-    speaks: bool
-    part_chars: int | None  # Maximum number of characters of a segment, or None for the value in the settings.
+    layouts: tuple[Layout, ...] = tuple(Layout)  # Layouts that the checkpoint supports.
+    preferred_layout: Layout | None = None  # Layout that is used by default, or None for the default of the mode.
+    speaks: bool = True
+    part_chars: int | None = None  # Maximum number of characters of a segment, or None for the value in the settings.
     takes_instruct: bool
-    im_start_token_id: int
-    tts_pad_token_id: int
-    tts_bos_token_id: int
-    tts_eos_token_id: int
+    im_start_token_id: int = 151_644
+    tts_pad_token_id: int = 151_671
+    tts_bos_token_id: int = 151_672
+    tts_eos_token_id: int = 151_673
     # Alphabet of the texts in the training data, such as ascii, or None for all characters.
     alphabet: str | None = None
     # Quantization of the stored weights (int8 or int4), or None for published weights.
@@ -226,9 +226,9 @@ class SpeechTokenizerConfig:
 
     code2wav: Code2WavConfig
     encoder: SpeechEncoderConfig
-    encoder_valid_num_quantizers: int
-    input_sample_rate: int
-    output_sample_rate: int
-    encode_downsample_rate: int
-    decode_upsample_rate: int
+    encoder_valid_num_quantizers: int = 16
+    input_sample_rate: int = SAMPLE_RATE
+    output_sample_rate: int = SAMPLE_RATE
+    encode_downsample_rate: int = 1920
+    decode_upsample_rate: int = 1920
     notes: FieldNotes = field(default_factory=FieldNotes, compare=False)

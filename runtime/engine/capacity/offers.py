@@ -26,7 +26,6 @@ from runtime.model.checkpoints.inspection import Inspection
 from runtime.model.config import (
     Code2WavConfig,
     DecoderConfig,
-    GenerationDefaults,
     ModelConfig,
     SpeakerEncoderConfig,
     SpeechEncoderConfig,
@@ -34,7 +33,7 @@ from runtime.model.config import (
     TalkerConfig,
 )
 from runtime.published import PUBLISHED, Published
-from runtime.request import SAMPLE_RATE, Layout, Mode
+from runtime.request import Mode
 from runtime.settings import EngineSettings
 from runtime.shared.text.speech_rate import FRAME_S
 
@@ -121,29 +120,11 @@ def inspect_published(checkpoint: Published) -> Inspection:
         ),
         predictor=DecoderConfig(num_code_groups=16),
         speaker_encoder=SpeakerEncoderConfig(enc_dim=1024 * wide) if checkpoint.mode is Mode.BASE else None,
-        generation=GenerationDefaults(),
         modes=(checkpoint.mode,),
-        layouts=tuple(Layout),
-        preferred_layout=None,
-        speaks=True,
-        part_chars=None,
         takes_instruct=wide > 1,
-        im_start_token_id=151_644,
-        tts_pad_token_id=151_671,
-        tts_bos_token_id=151_672,
-        tts_eos_token_id=151_673,
     )
-    speech = SpeechTokenizerConfig(
-        code2wav=Code2WavConfig(
-            codebook_dim=512, latent_dim=1024, hidden_size=512, head_dim=64, intermediate_size=1024
-        ),
-        encoder=SpeechEncoderConfig(head_dim=64),
-        encoder_valid_num_quantizers=16,
-        input_sample_rate=SAMPLE_RATE,
-        output_sample_rate=SAMPLE_RATE,
-        encode_downsample_rate=1920,
-        decode_upsample_rate=1920,
-    )
+    code2wav = Code2WavConfig(codebook_dim=512, hidden_size=512, head_dim=64, intermediate_size=1024)
+    speech = SpeechTokenizerConfig(code2wav=code2wav, encoder=SpeechEncoderConfig(head_dim=64))
     networks = model_networks(config) | speech_tokenizer_networks(speech)
     return Inspection(FileChoice(), {}, CheckpointSource(Path()), config, speech, networks=networks)
 

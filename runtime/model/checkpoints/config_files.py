@@ -6,7 +6,7 @@ Fields without a default in the reference implementation are required. Unsupport
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -114,12 +114,11 @@ def read_model_config(folder: Path, content: dict[str, Any] | None = None, path:
 
     layouts = _enum_values(Layout, top.get("voicewright_layouts", list(Layout)), path, "voicewright_layouts")
 
-    def token(name: str, default: int) -> int:
-        index = _integer(top, name, default, path, notes)
+    tokens = _integers(ModelConfig, top, path, notes)
+    for name, index in tokens.items():
         require_condition(
             0 <= index < talker.text_vocab_size, path, f"{name} is {index}, which text_embedding does not have"
         )
-        return index
 
     return ModelConfig(
         talker=talker,
@@ -135,12 +134,9 @@ def read_model_config(folder: Path, content: dict[str, Any] | None = None, path:
         takes_instruct=top.get("tts_model_size") != "0b6",
         alphabet=_one_of(ALPHABETS, top, path, "voicewright_alphabet"),
         quantization=_one_of(WRITABLE_QUANTIZATIONS, top, path, "voicewright_quantization"),
-        im_start_token_id=token("im_start_token_id", 151_644),
-        tts_pad_token_id=token("tts_pad_token_id", 151_671),
-        tts_bos_token_id=token("tts_bos_token_id", 151_672),
-        tts_eos_token_id=token("tts_eos_token_id", 151_673),
         size=size if isinstance(size := top.get("tts_model_size"), str) else None,
         notes=notes,
+        **tokens,
     )
 
 
@@ -164,12 +160,8 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
         encoder=_speech_encoder(
             rope_of(section_of(top, "encoder_config", path, notes), path, "encoder_config"), path, notes
         ),
-        encoder_valid_num_quantizers=_integer(top, "encoder_valid_num_quantizers", 16, path, notes),
-        input_sample_rate=_integer(top, "input_sample_rate", SAMPLE_RATE, path, notes),
-        output_sample_rate=_integer(top, "output_sample_rate", SAMPLE_RATE, path, notes),
-        encode_downsample_rate=_integer(top, "encode_downsample_rate", 1920, path, notes),
-        decode_upsample_rate=_integer(top, "decode_upsample_rate", 1920, path, notes),
         notes=notes,
+        **_integers(SpeechTokenizerConfig, top, path, notes),
     )
     _check_preprocessor(folder / "preprocessor_config.json")
     return tokenizer
@@ -317,8 +309,11 @@ def _enum_values(kind: type[Word], items: Any, path: Path, section: str) -> tupl
     return tuple(kind(word) for word in items)
 
 
-def _integer(raw: dict[str, Any], name: str, default: int, path: Path, notes: FieldNotes) -> int:
-    if raw.get(name) is None:
-        notes.defaulted.append(name)
-        return default
-    return int(convert_value(raw[name], int, path, name))
+def _integers(
+    kind: type[ModelConfig | SpeechTokenizerConfig], raw: dict[str, Any], path: Path, notes: FieldNotes
+) -> dict[str, Any]:
+    """Return the values of the top-level fields whose default is an integer."""
+    defaults = {spec.name: spec.default for spec in fields(kind) if type(spec.default) is int}
+    notes.defaulted += [name for name in defaults if raw.get(name) is None]
+    given = {name: raw[name] for name in defaults if raw.get(name) is not None}
+    return defaults | {name: convert_value(value, int, path, name) for name, value in given.items()}
