@@ -82,30 +82,25 @@ class Probe:
 
         Both are measured on this CPU. The slowdown is a factor. It is infinite if frames and audio share cores.
         """
-        key = weights_per_frame(config), weights
+        key, threads = (weights_per_frame(config), weights), self._thread_counts
         if key not in self._frames:
-            threads = self._thread_counts
             with cpu_threads(threads.frames):
-                frame = _frame(config, self.device, *weights)
-                if threads.frames + threads.sound > CORE_COUNT:
-                    self._frames[key] = fastest(measure_runs(frame)), math.inf
-                else:
-                    self._frames[key] = self._solo_and_batched(frame, weights)
+                frame, code2wav = _frame(config, self.device, *weights), _sound_units(self._code2wav_dtype(weights))
+                solo, batched = [], []
+                frame().item()
+                # Rounds without and with audio alternate, so that other processes affect both equally.
+                for _ in range(TIMED_ROUNDS):
+                    solo += measure_round(frame)
+                    if threads.frames + threads.sound <= CORE_COUNT:
+                        with repeat_in_background(code2wav, threads.sound):
+                            batched += measure_round(frame)
+                # All threads wait for the same memory. Therefore the slowdown of this thread's CPU time is the slowdown
+                # of all threads.
+                slowdown = math.inf
+                if batched:
+                    slowdown = min(run.processor for run in batched) / min(run.processor for run in solo)
+                self._frames[key] = fastest(solo), max(1.0, slowdown)
         return self._frames[key]
-
-    def _solo_and_batched(self, frame: Callable[[], Tensor], weights: Weights) -> tuple[float, float]:
-        code2wav = _sound_units(self._code2wav_dtype(weights))
-        solo, batched = [], []
-        frame().item()
-        # Rounds without and with audio alternate, so that other processes affect both equally.
-        for _ in range(TIMED_ROUNDS):
-            solo += measure_round(frame)
-            with repeat_in_background(code2wav, self._thread_counts.sound):
-                batched += measure_round(frame)
-        # All threads wait for the same memory. Therefore the slowdown of this thread's CPU time is the slowdown of all
-        # threads.
-        slowdown = min(run.processor for run in batched) / min(run.processor for run in solo)
-        return fastest(solo), max(1.0, slowdown)
 
     @torch.inference_mode()
     def code2wav_time(self, weights: Weights) -> float:
