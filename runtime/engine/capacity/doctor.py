@@ -162,9 +162,11 @@ def check_checkpoints(settings: Settings) -> CheckResult:
         inspection.require()
     names, budget = tuple(entry.name for entry in registry.entries), MemoryBudget.of(device, engine)
     bits = WeightsSelector(engine, device)
-    pairs = zip(registry.entries, found, strict=True)
-    chosen = [bits.choose(entry.config, entry.name, inspection.types.values()) for entry, inspection in pairs]
-    requirement = MemoryRequirement.of(found, budget, chosen)
+    chosen = [
+        (inspection, bits.choose(entry.config, entry.name, inspection.types.values()))
+        for entry, inspection in zip(registry.entries, found, strict=True)
+    ]
+    requirement = MemoryRequirement.of(budget, *chosen)
     requirement.require(", ".join(names), budget)
     need = requirement.with_slots(engine.max_slots or budget.max_slots)
     return CheckResult(names, registry.modes, need, budget.free, need <= budget.free)
@@ -197,20 +199,18 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
     with found.record_error():
         if found.config is not None:
             chosen = bits.choose(found.config, name, found.types.values())
-    for seen in (found.weights, found.speech_weights):
-        paths = [found.folder / name for name in seen.files] if seen else []
-        is_talker = seen is not None and seen is found.weights
-        paths += found.source.adapter_weights if is_talker else []
+    own = [*map(found.folder.joinpath, found.weights.files), *found.source.adapter_weights] if found.weights else []
+    for paths, placed_rows in ((own, found.rows), (found.speech_files, None)):
         if paths and all(path.is_file() for path in paths):
             with found.record_error():
-                require_finite(paths, found.rows if is_talker else None)
+                require_finite(paths, placed_rows)
     rows: tuple[MemoryRow, ...] = ()
     if {TALKER, DECODER} <= found.networks.keys():
         kinds: list[Weights] = [] if stored else [(other, None) for other in DTYPES]
         kinds += [(dtype, kind) for kind in supported_quantizations(device.name) if stored in (None, kind)]
         rows = tuple(_row(found, kind, budget, bits, is_chosen=kind == chosen) for kind in kinds)
         with found.record_error():
-            MemoryRequirement.of([found], budget, [chosen]).require(name, budget)
+            MemoryRequirement.of(budget, (found, chosen)).require(name, budget)
     notes = [part.notes for part in (found.config, found.speech) if part is not None]
     return Diagnosis(
         name=name,
@@ -235,6 +235,6 @@ def _row(
     found: Inspection, weights: Weights, budget: MemoryBudget, bits: WeightsSelector, *, is_chosen: bool
 ) -> MemoryRow:
     assert found.config is not None
-    need = MemoryRequirement.of([found], budget, [weights])
+    need = MemoryRequirement.of(budget, (found, weights))
     rtf = bits.probe.rtf(found.config, weights) if bits.is_measured(found.config) else None
     return MemoryRow(weights_name(weights), is_chosen, need.once, need.slot, need.slots_in(budget), rtf)

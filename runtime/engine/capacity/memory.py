@@ -5,7 +5,7 @@ All sizes are in bytes of device memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,20 +133,25 @@ class MemoryRequirement:
     slot: int
 
     @classmethod
-    def of(cls, found: Sequence[Inspection], budget: MemoryBudget, weights: Sequence[Weights]) -> MemoryRequirement:
+    def of(cls, budget: MemoryBudget, *checkpoints: tuple[Inspection, Weights]) -> MemoryRequirement:
         """Estimate the device memory of inspected checkpoints.
 
-        A speech tokenizer that several checkpoints share is counted once.
+        A speech tokenizer that several checkpoints share is counted once. The speech encoder is always included,
+        because it is loaded if a Base checkpoint is added later.
         """
-        networks = _networks(found, weights)
-        used_bytes = sum(_network_bytes(*network, budget) for network in networks)
-        slot = 0
-        for inspection, (dtype, _) in zip(found, weights, strict=True):
-            code2wav = inspection.networks[DECODER]
+        once, slot = PROCESS_BYTES if budget.on_cpu else CONTEXT_BYTES + RESERVE_BYTES, 0
+        tokenizers: list[Sequence[Path]] = []
+        for inspection, weights in checkpoints:
+            files, code2wav = inspection.speech_files, inspection.networks[DECODER]
+            is_shared = any(have_same_contents(files, others) for others in tokenizers)
+            tokenizers.append(files)
+            for prefix, network in inspection.networks.items():
+                if not (is_shared and prefix in (DECODER, ENCODER)):
+                    once += _network_bytes(inspection, prefix, network, weights, budget)
             assert inspection.config is not None
             assert isinstance(code2wav, Code2Wav)
-            slot += slot_bytes(inspection.config, code2wav, budget.settings, dtype.itemsize)
-        return cls(used_bytes + (PROCESS_BYTES if budget.on_cpu else CONTEXT_BYTES + RESERVE_BYTES), slot)
+            slot += slot_bytes(inspection.config, code2wav, budget.settings, weights[0].itemsize)
+        return cls(once, slot)
 
     def with_slots(self, slots: int) -> int:
         return self.once + slots * self.slot
@@ -167,23 +172,6 @@ class MemoryRequirement:
         if not self.slots_in(budget):
             need = round(self.with_slots(budget.settings.max_slots or 1) / GIB, 2)
             raise CheckpointTooLarge(name=name, need=need, have=round(budget.may_have / GIB, 2), device=budget.device)
-
-
-def _networks(
-    found: Sequence[Inspection], weights: Sequence[Weights]
-) -> Iterator[tuple[Inspection, str, nn.Module, Weights]]:
-    """Yield every network to load as (checkpoint, key prefix, network, weights).
-
-    The speech encoder is always included, because it is loaded if a Base checkpoint is added later.
-    """
-    tokenizers: list[Sequence[Path]] = []
-    for inspection, kind in zip(found, weights, strict=True):
-        files = inspection.speech_files
-        is_shared = any(have_same_contents(files, others) for others in tokenizers)
-        tokenizers.append(files)
-        for prefix, network in inspection.networks.items():
-            if not (is_shared and prefix in (DECODER, ENCODER)):
-                yield inspection, prefix, network, kind
 
 
 def tensor_bytes(network: nn.Module, element: int, quantization: Quantization | None = None) -> int:

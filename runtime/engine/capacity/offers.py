@@ -91,8 +91,8 @@ def estimate_published_checkpoints(settings: EngineSettings) -> MachineEstimates
         ladder = [(known, gpu.rtf(found.config, known))] if gpu else list(bits.real_time_factors(found.config))
         offered, shared = [], []
         for weights, rtf in ladder:
-            need = MemoryRequirement.of([found], budget, [weights])
-            pair = MemoryRequirement.of([found] * 2, budget, [weights] * 2)
+            need = MemoryRequirement.of(budget, (found, weights))
+            pair = MemoryRequirement.of(budget, *[(found, weights)] * 2)
             offered.append(PrecisionEstimate(_setting_of(weights), need.with_slots(1), rtf))
             shared.append(2 * need.once - pair.once)
         chosen = _setting_of(choose_real_time_weights(ladder)) if settings.quantize == AUTO else settings.quantize
