@@ -18,9 +18,8 @@ from starlette.requests import Request
 from runtime.settings import Settings
 from runtime.shared.certificates import certificates
 from runtime.shared.interpreter import settle, switch_often
-from runtime.shared.port import serving
-from runtime.shared.port.serving import Server, ignore_signals, log_drain_wait, stop_on_signals
-from runtime.shared.port.sockets import listen
+from runtime.shared.port.connections.server import Server, server_config
+from runtime.shared.port.serving import ignore_signals, listen, log_drain_wait, stop_on_signals
 from runtime.variables import warn_of_unknown
 from studio.app import build
 from studio.page.app import page
@@ -155,7 +154,7 @@ async def _log_wait(drain: Drain, drain_s: float) -> None:
 
 def config(app: FastAPI, runtime_settings: Settings) -> uvicorn.Config:
     """Return the uvicorn configuration of the studio's port (the same as the runtime's)."""
-    return serving.config(app, runtime_settings, linger_s=OPEN_REQUESTS_TIMEOUT_S)
+    return server_config(app, runtime_settings, linger_s=OPEN_REQUESTS_TIMEOUT_S)
 
 
 async def _announce(startup: StartupPage, listener: socket.socket) -> None:

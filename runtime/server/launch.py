@@ -19,7 +19,7 @@ from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import ServerSettings, Settings
 from runtime.shared import system
 from runtime.shared.interpreter import pause_collection, switch_often, yielding
-from runtime.shared.port import sockets
+from runtime.shared.port import serving
 
 
 def launch(settings: Settings) -> int:
@@ -52,7 +52,7 @@ def listen(settings: ServerSettings) -> socket.socket:
     Raises:
         PortInUse, InvalidSetting: The address cannot be bound.
     """
-    return sockets.listen(settings, settings.host, settings.port, option="--port")
+    return serving.listen(settings, settings.host, settings.port, option="--port")
 
 
 def has_own_process(settings: Settings) -> bool:

@@ -11,8 +11,6 @@ import sys
 import threading
 from collections.abc import Callable
 
-import uvicorn
-
 from runtime.errors import Draining, EngineDead
 from runtime.exits import Exit
 from runtime.server.app import create_app
@@ -20,7 +18,8 @@ from runtime.server.engine_host import EngineHost, OpenEngine
 from runtime.server.wyoming.port import WyomingPort
 from runtime.settings import Settings
 from runtime.shared.interpreter import settle
-from runtime.shared.port.serving import Server, config, ignore_signals, log_drain_wait, stop_on_signals
+from runtime.shared.port.connections.server import Server, server_config
+from runtime.shared.port.serving import ignore_signals, log_drain_wait, stop_on_signals
 
 FINAL_MESSAGES_TIMEOUT_S = 2.0
 HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # Timeout in seconds for the final messages after a second signal.
@@ -66,7 +65,7 @@ async def run(
     """
     host = EngineHost(settings, open_engine)
     wyoming = WyomingPort(host, settings.server.wyoming) if settings.server.wyoming else None
-    server = Server(_config(settings, host))
+    server = Server(server_config(create_app(host), settings, linger_s=_CLOSE_TIMEOUT_S, lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="uvicorn")
     living = asyncio.create_task(_live(host, _url(listener), wyoming), name="engine-life")
     stop, second_signal = stop or asyncio.Event(), asyncio.Event()
@@ -110,15 +109,6 @@ async def _live(host: EngineHost, url: str, wyoming: WyomingPort | None) -> Exit
         await wyoming.open()
     print(f"Voicewright runtime ready at {url}", flush=True)
     return await host.watch()
-
-
-def _config(settings: Settings, host: EngineHost) -> uvicorn.Config:
-    return config(
-        create_app(host),
-        settings,
-        linger_s=_CLOSE_TIMEOUT_S,
-        lifespan="off",
-    )
 
 
 def _url(listener: socket.socket) -> str:

@@ -28,7 +28,7 @@ from runtime.errors import Draining, SlowReader, SpeechError
 from runtime.settings import Settings
 from runtime.shared.port.errors import error_response, socket_error
 from runtime.shared.port.limits import ACCOUNT_KEY_HEADER, ALLOWANCE_HEADERS, Allowance, within
-from runtime.shared.port.sockets import set_kernel_timeout
+from runtime.shared.port.serving import set_kernel_timeout
 from studio.errors import RuntimeUnavailable
 from studio.relay.draining import Drain
 from studio.relay.proxy_response import ProxyResponse

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 
-from runtime.shared.port.openapi_page import page
+from runtime.shared.openapi_page import page
 from studio.relay.relay import Relay
 from studio.routes.responses import handle_errors
 from studio.routes.voices import forward_response

@@ -11,8 +11,8 @@ import sys
 from starlette.types import Receive, Scope, Send
 
 from runtime.settings import ServerSettings, Settings
-from runtime.shared.port.serving import Server, config
-from runtime.shared.port.sockets import listen
+from runtime.shared.port.connections.server import Server, server_config
+from runtime.shared.port.serving import listen
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
@@ -29,7 +29,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 async def serve() -> None:
     settings = Settings(server=ServerSettings(port=0))
     listener = listen(settings.server, "127.0.0.1", 0, option="--port")
-    server = Server(config(echo, settings, linger_s=1, lifespan="off"))
+    server = Server(server_config(echo, settings, linger_s=1, lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     print(listener.getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)

@@ -20,9 +20,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from runtime.errors import SlowReader
 from runtime.shared.port.connections.http import HttpConnection
 from runtime.shared.port.connections.meters import IdleConnections, LoopShares
+from runtime.shared.port.connections.server import Server
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.limits import within
-from runtime.shared.port.serving import Server
 from tests.support.timeouts import TEST_TIMEOUT_S, becomes
 
 BUSY_S = 0.02

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from runtime.settings import Limits, ServerSettings, Settings
-from runtime.shared.port.serving import Server
-from runtime.shared.port.sockets import listen
+from runtime.shared.port.connections.server import Server
+from runtime.shared.port.serving import listen
 from studio.app import build
 from studio.page.startup import StartupPage
 from studio.runtimes.given_runtime import GivenRuntime

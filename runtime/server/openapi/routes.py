@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 from runtime.server.engine_host import EngineHost
 from runtime.server.openapi.document import build_document
 from runtime.server.openapi.operations import describe_operation
-from runtime.shared.port.openapi_page import page
+from runtime.shared.openapi_page import page
 
 GET = ["GET", "HEAD"]
 

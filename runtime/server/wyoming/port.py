@@ -21,8 +21,7 @@ from runtime.server.wyoming.event_socket import EventSocket
 from runtime.server.wyoming.session import WyomingSession
 from runtime.shared.port.limits import ConnectionCaps
 from runtime.shared.port.origins import network_of
-from runtime.shared.port.serving import WYOMING_VARIABLE, address_of
-from runtime.shared.port.sockets import LISTEN_BACKLOG, bind
+from runtime.shared.port.serving import LISTEN_BACKLOG, WYOMING_VARIABLE, address_of, bind
 
 log = logging.getLogger(__name__)
 

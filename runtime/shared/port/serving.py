@@ -1,30 +1,26 @@
-"""Configuration of uvicorn, and signal handling at shutdown."""
+"""Addresses, listening sockets and signals of a server process.
+
+The runtime opens its engine before it imports the server. Therefore this module must not import web frameworks.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import errno
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any, cast
 from urllib.parse import urlsplit
 
-import uvicorn
-from starlette.types import ASGIApp
-
-from runtime.errors import InvalidSetting
-from runtime.settings import Settings
-from runtime.shared.port.connections.http import HttpConnection
-from runtime.shared.port.connections.meters import IdleConnections, LoopShares, max_open
-from runtime.shared.port.connections.websocket import WebSocketConnection
-from runtime.shared.port.origins import TrustedProxies
-from runtime.shared.port.sockets import LISTEN_BACKLOG
+from runtime.errors import InvalidSetting, PortInUse
+from runtime.settings import ServerSettings
 
 # Environment variable with the Wyoming address. The command `voicewright wyoming` has the option --uri instead.
 WYOMING_VARIABLE = "VOICEWRIGHT_WYOMING"
+LISTEN_BACKLOG = 1024  # Maximum number of connections that wait in the kernel until they are accepted.
+# Additional seconds until the kernel drops a closed connection whose client does not read.
+_KERNEL_GRACE_S = 15.0
 
 
 def address_of(uri: str, *, setting: str) -> tuple[str, int]:
@@ -45,6 +41,66 @@ def address_of(uri: str, *, setting: str) -> tuple[str, int]:
     if name is None or port is None or parts.scheme != "tcp" or parts.path or parts.query:
         raise InvalidSetting(name=setting, value=repr(uri), why="it must be tcp://HOST:PORT")
     return name, port
+
+
+def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> socket.socket:
+    """Bind a socket to an address and listen for connections.
+
+    The arguments and exceptions are the same as for `bind`.
+    """
+    listener = bind(settings, host, port, option=option)
+    listener.listen(LISTEN_BACKLOG)
+    return listener
+
+
+def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shared: bool = False) -> socket.socket:
+    """Bind a socket to an address without listening.
+
+    If several processes of one user bind the same port, the kernel distributes connections among those that listen.
+
+    Args:
+        settings: Settings of the server.
+        host: Host name or address.
+        port: Port number.
+        option: Name of the command-line option for error messages.
+        is_shared: True if several processes of one user may bind the port.
+
+    Raises:
+        PortInUse, InvalidSetting: The address cannot be bound.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise InvalidSetting(name="host", value=host, why=error.strerror) from None
+    # On Windows, another process could otherwise bind the same port.
+    reuse_option = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+    listener.setsockopt(socket.SOL_SOCKET, reuse_option, 1)
+    if is_shared and hasattr(socket, "SO_REUSEPORT"):
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    # A small kernel buffer keeps unsent audio in this process, where a cancel can discard the audio.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
+    set_kernel_timeout(listener, settings)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(port=port, host=host, option=option) from None
+        raise InvalidSetting(name="host", value=host, why=error.strerror) from None
+    return listener
+
+
+def set_kernel_timeout(connection: socket.socket, settings: ServerSettings) -> None:
+    """Make the kernel drop a closed connection whose client does not read the remaining data.
+
+    By default, the kernel would wait much longer for the client.
+    """
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # The kernel's timeout is longer, so that the server's timeout expires first and the server can send the reason.
+        timeout_s = settings.send_s + _KERNEL_GRACE_S
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeout_s * 1000))
 
 
 def on_signals(numbers: Sequence[signal.Signals], on_signal: Callable[[], None]) -> None:
@@ -87,60 +143,3 @@ def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
         with suppress(NotImplementedError):
             loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
-
-
-_KEEP_ALIVE_TIMEOUT_S = 15  # Maximum seconds between two requests on an HTTP connection.
-# Number of connections that asyncio accepts at once. By default, asyncio accepts all waiting connections, and each
-# connection needs a file descriptor.
-_ACCEPTED = 32
-
-
-class Server(uvicorn.Server):
-    """Server of uvicorn without uvicorn's signal handlers.
-
-    These handlers would close all WebSockets with code 1012 and raise the signal again.
-    """
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
-        for listener in sockets or ():
-            listener.listen(LISTEN_BACKLOG)  # The backlog is set again, because asyncio has changed it to `_ACCEPTED`.
-
-
-def config(app: ASGIApp, settings: Settings, *, linger_s: int, **kwargs: Any) -> uvicorn.Config:
-    """Return uvicorn's configuration for a port.
-
-    Args:
-        app: ASGI application.
-        settings: Settings of the server.
-        linger_s: Timeout of open requests at shutdown in seconds.
-    """
-    server = settings.server
-    idle_connections = IdleConnections(max_open(server.max_connections))
-    shares = LoopShares()
-    return uvicorn.Config(
-        TrustedProxies(app, server.proxies()),
-        proxy_headers=False,  # The proxy headers of uvicorn are off, because uvicorn would trust all entries.
-        http=cast(
-            Any, partial(HttpConnection, header_s=server.header_s, idle_connections=idle_connections, shares=shares)
-        ),
-        ws=cast(Any, partial(WebSocketConnection, shares=shares)),
-        # The limit is doubled, so that a message slightly above the real limit gets an error message instead of a
-        # disconnect.
-        ws_max_size=2 * settings.limits.max_config_bytes,
-        ws_ping_interval=server.ping_s,
-        ws_ping_timeout=server.ping_s,
-        ws_per_message_deflate=False,  # Compression is off, because it delays audio and does not make it smaller.
-        backlog=_ACCEPTED,
-        timeout_keep_alive=_KEEP_ALIVE_TIMEOUT_S,
-        timeout_graceful_shutdown=linger_s,
-        log_config=None,  # The log handlers of uvicorn are not used, because they do not limit repeated lines.
-        log_level="warning",  # Lower levels would log URLs with query strings, which may contain tickets.
-        access_log=False,
-        server_header=False,
-        **kwargs,
-    )

@@ -13,7 +13,7 @@ import pytest
 
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import ServerSettings
-from runtime.shared.port.sockets import listen
+from runtime.shared.port.serving import listen
 from runtime.voices.library import library_folder
 from studio.settings import StoreSettings, StudioSettings
 

@@ -20,7 +20,7 @@ from runtime.server.engine_host import EngineHost
 from runtime.server.openapi.document import build_document, undocumented_routes
 from runtime.server.openapi.operations import EVERYWHERE, describe_operation, error_classes
 from runtime.settings import ServerSettings, Settings
-from runtime.shared.port.openapi_page import page
+from runtime.shared.openapi_page import page
 from tests.support.library import MemoryLibrary
 
 VOID_TAGS = {"meta", "link", "br"}
