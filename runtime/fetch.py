@@ -66,12 +66,13 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     from runtime.engine.capacity.offers import estimate_published_checkpoints
 
     with ThreadPoolExecutor(len(PUBLISHED)) as threads:
-        listings = threads.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])
+        asked = threads.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])
         here = estimate_published_checkpoints(settings)
-        by_id = dict(zip([checkpoint.id for checkpoint in PUBLISHED], listings, strict=True))
-    problem = next((answer for answer in by_id.values() if isinstance(answer, SetUpError)), None)
+        answers = [*asked]
+    problem = next((answer for answer in answers if isinstance(answer, SetUpError)), None)
+    missing = [None if isinstance(answer, SetUpError) else answer.missing for answer in answers]
     return asdict(here) | {
-        "offers": [asdict(offer) | _sizes(by_id[offer.id]) for offer in here.offers],
+        "offers": [asdict(offer) | {"missing": each} for offer, each in zip(here.offers, missing, strict=True)],
         "room": free_cache_bytes(),
         "problem": None if problem is None else _describe(problem),
     }
@@ -87,16 +88,6 @@ def _listed(name: str) -> hub.HubListing | SetUpError:
         return hub.request_listing(name)
     except SetUpError as error:
         return error
-
-
-def _sizes(listing: hub.HubListing | SetUpError) -> dict[str, Any]:
-    """Return the sizes and hashes of the files of a checkpoint.
-
-    A file that two checkpoints share has the same hash and is downloaded once.
-    """
-    if isinstance(listing, SetUpError):
-        return {"files": None}
-    return {"files": [{"hash": file.hash, "size": file.size, "held": listing.held(file)} for file in listing.files]}
 
 
 def _report_as_json(event: dict[str, Any]) -> None:

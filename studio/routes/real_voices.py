@@ -6,6 +6,7 @@ Only the host (the operator of the studio) may use these routes.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
 from functools import partial
@@ -172,17 +173,13 @@ def build_plan(measured: dict[str, Any] | None) -> dict[str, Any]:
     """
     measured = measured or dict.fromkeys(FACTS)
     known = {offer["id"]: offer for offer in measured.get("offers", [])}
-    counts: dict[str, int] = {}
-    for offer in known.values():
-        for file in offer["files"] or []:
-            counts[file["hash"]] = counts.get(file["hash"], 0) + 1
+    counts = Counter(file for offer in known.values() for file in offer["missing"] or ())
     offers = []
     for checkpoint in PUBLISHED:
         offer = known.get(checkpoint.id, {})
         bits, chosen = offer.get("bits", []), offer.get("chosen")
         taken: dict[str, Any] = next((kind for kind in bits if kind["weights"] == chosen), {})
-        files = offer.get("files")
-        missing = None if files is None else {file["hash"]: file["size"] - file["held"] for file in files}
+        missing = offer.get("missing")  # Number of missing bytes of each file, or None if the Hub did not respond.
         offers.append(
             {
                 "id": checkpoint.id,
@@ -194,7 +191,7 @@ def build_plan(measured: dict[str, Any] | None) -> dict[str, Any]:
                 "common": SPEECH_TOKENIZER_BYTES
                 if missing is None
                 else sum(missing[name] for name in missing if counts[name] > 1),
-                "listed": files is not None,
+                "listed": missing is not None,
                 "shared": offer.get("shared"),
                 "bits": [kind | {"fits": kind["memory"] <= measured["total"]} for kind in bits],
                 "chosen": chosen,

@@ -64,6 +64,14 @@ class HubListing:
         """
         return sum(self.held(file) for file in self.files)
 
+    @property
+    def missing(self) -> dict[str, int]:
+        """Return the bytes of each file that are not in the local cache, by the file's hash.
+
+        A file that two checkpoints share has the same hash in both.
+        """
+        return {file.hash: file.size - self.held(file) for file in self.files}
+
     def held(self, file: HubFile) -> int:
         """Return the number of bytes of a file that are already in the local cache.
 
@@ -172,7 +180,7 @@ def require_disk_space(listings: Sequence[HubListing]) -> None:
     Raises:
         DiskFull: There is not enough space.
     """
-    missing = {file.hash: file.size - listed.held(file) for listed in listings for file in listed.files}
+    missing = {name: size for listed in listings for name, size in listed.missing.items()}
     if (need := sum(missing.values())) > (free := free_cache_bytes()):
         raise DiskFull(need=round(need / GB, 1), free=round(free / GB, 1), path=cache_folder())
 

@@ -218,9 +218,9 @@ def test_unreadable_download_state_is_ignored(tmp_path: Path) -> None:
 
 
 def offer(name: str, memory: float, rtf: float, held: int = 0) -> dict[str, Any]:
-    files = [{"hash": "same", "size": 700, "held": 0}, {"hash": name, "size": 2000, "held": held}]
+    missing = {"same": 700, name: 2000 - held}
     bits = [{"weights": word, "memory": memory / by, "rtf": rtf / by} for word, by in (("off", 1), ("int8", 2))]
-    return {"id": f"Qwen/Qwen3-TTS-12Hz-{name}", "shared": 2.0, "bits": bits, "chosen": "off", "files": files}
+    return {"id": f"Qwen/Qwen3-TTS-12Hz-{name}", "shared": 2.0, "bits": bits, "chosen": "off", "missing": missing}
 
 
 def machine_of(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
