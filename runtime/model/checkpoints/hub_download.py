@@ -55,8 +55,7 @@ def download_checkpoint(reference: str) -> Path:
         if (folder := _folder_here(reference)) is None:
             raise
         return folder
-    with hub_errors(reference):
-        return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
+    return fetch_snapshot(listed)
 
 
 def _folder_here(reference: str) -> Path | None:
@@ -82,23 +81,25 @@ def fetch_config_files(listed: HubListing) -> ModelConfig:
         CheckpointMissing, CheckpointInvalid: The checkpoint cannot be loaded.
         HubRefused, HubUnreachable, DiskFull: The download failed.
     """
-    folder = fetch_without_weights(listed)
+    folder = fetch_snapshot(listed, weights=False)
     read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
     return read_model_config(folder)
 
 
-def fetch_without_weights(listed: HubListing) -> Path:
-    """Download all files except the weights, and return the checkpoint's cache folder.
+def fetch_snapshot(listed: HubListing, *, weights: bool = True) -> Path:
+    """Download the missing files of a checkpoint, and return its cache folder.
 
     Raises:
         HubRefused, HubUnreachable, DiskFull: The download failed.
     """
+    # Without the weights, the snapshot is incomplete. Therefore the cache's revision still points to an earlier one.
+    revision = listed.revision if weights else listed.commit
     with hub_errors(listed.name):
-        return Path(snapshot_download(listed.name, revision=listed.commit, allow_patterns=listed.names(weights=False)))
+        return Path(snapshot_download(listed.name, revision=revision, allow_patterns=listed.names(weights=weights)))
 
 
-def fetch_weights(listed: HubListing, on_progress: OnProgress) -> Path:
-    """Download the weights, and return the checkpoint's cache folder.
+def fetch_weights(listed: HubListing, on_progress: OnProgress) -> None:
+    """Download the weights, and then all other missing files.
 
     Another process can resume an interrupted download.
 
@@ -110,8 +111,7 @@ def fetch_weights(listed: HubListing, on_progress: OnProgress) -> Path:
         on_progress("fetching", listed.here, listed.size)
         if listed.held(file) < file.size or not listed.blob(file).exists():
             _fetch_file(listed, file, on_progress)
-    with hub_errors(listed.name):
-        return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
+    fetch_snapshot(listed)
 
 
 def _fetch_file(listed: HubListing, file: HubFile, on_progress: OnProgress) -> None:

@@ -168,7 +168,7 @@ def _on_hub(reference: str) -> Inspection:
         listed = hub.request_file_list(reference)
     except HubUnreachable:
         return inspect_folder(hub_download.download_checkpoint(reference))
-    folder = hub_download.fetch_without_weights(listed)
+    folder = hub_download.fetch_snapshot(listed, weights=False)
     sizes = {file.path: file.size for file in listed.files}
     inspection = Inspection(listed.choice, sizes, CheckpointSource(folder), problems=list(listed.choice.problems))
     inspection.download = Download(listed.size, listed.here, free_cache_bytes())
