@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.device.fused import Fused
-from runtime.device.host_memory import free_bytes, total_bytes
+from runtime.device.host_memory import memory_bytes
 from runtime.device.interface import Event, Graph, SlotAttentionFunction, Stream
 
 ResultT = TypeVar("ResultT")
@@ -184,7 +184,7 @@ class CpuDevice:
         return torch.empty(shape, dtype=dtype)
 
     def free_bytes(self) -> int:
-        return free_bytes()
+        return memory_bytes()[1]
 
     def total_bytes(self) -> int:
-        return total_bytes()
+        return memory_bytes()[0]

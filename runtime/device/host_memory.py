@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 
 class _Status(ctypes.Structure):
@@ -19,22 +22,26 @@ class _Status(ctypes.Structure):
     )
 
 
-def total_bytes() -> int:
-    """Return the machine's total memory in bytes."""
-    return _windows().total if sys.platform == "win32" else _pages("SC_PHYS_PAGES")
+def memory_bytes() -> tuple[int, int]:
+    """Return the total and the available memory of the machine or of its container, in bytes.
 
-
-def free_bytes() -> int:
-    """Return the available memory of the machine in bytes.
-
-    Some systems, such as macOS, do not report it. On them, the result is the total memory.
+    The file cache is available, because the system releases it when memory is needed. Some systems, such as macOS, do
+    not report the available memory. On them, it is the total memory.
     """
     if sys.platform == "win32":
-        return int(_windows().free)
-    try:
-        return _pages("SC_AVPHYS_PAGES")
-    except ValueError:
-        return total_bytes()
+        return int(_windows().total), int(_windows().free)
+    total = free = _pages("SC_PHYS_PAGES")
+    with suppress(ValueError):
+        free = _pages("SC_AVPHYS_PAGES")
+    for line in _lines("/proc/meminfo"):
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            free = 1024 * int(rest.split()[0])
+    # The memory limit of a container may be lower than the memory of the machine.
+    most, used = (" ".join(_lines(f"/sys/fs/cgroup/memory.{name}")) for name in ("max", "current"))
+    if most.isdecimal() and used.isdecimal() and int(most) < total:
+        return int(most), min(free, int(most) - int(used) + reclaimable_bytes(_lines("/sys/fs/cgroup/memory.stat")))
+    return total, free
 
 
 def release_unused_memory() -> None:
@@ -46,6 +53,18 @@ def release_unused_memory() -> None:
         trim(0)
 
 
+def reclaimable_bytes(stat: Sequence[str]) -> int:
+    """Return the bytes of a container's file cache that the system releases on demand.
+
+    Shared memory and files in tmpfs (such as Ray's objects) are subtracted, because they cannot be released.
+
+    Args:
+        stat: Lines of ``memory.stat``.
+    """
+    counts = dict(line.split(maxsplit=1) for line in stat)
+    return max(0, int(counts.get("file", 0)) - int(counts.get("shmem", 0)))
+
+
 def _pages(name: str) -> int:
     return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
 
@@ -54,3 +73,10 @@ def _windows() -> _Status:
     status = _Status(length=ctypes.sizeof(_Status))
     ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined,unused-ignore]
     return status
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []

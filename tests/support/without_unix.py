@@ -66,7 +66,7 @@ def hide() -> None:
     from runtime.device import cpu
 
     assert "runtime.shared.system" not in sys.modules
-    cpu.total_bytes = cpu.free_bytes = lambda: memory  # type: ignore[attr-defined]
+    cpu.memory_bytes = lambda: (memory, memory)  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class MemoryBudget:
     @classmethod
     def of(cls, device: Device, settings: EngineSettings) -> MemoryBudget:
         on_cpu = device.torch_device.type == "cpu"
-        total, free = device_memory(device)
+        total, free = device.total_bytes(), device.free_bytes()
         may_have = total if on_cpu else int(settings.memory_share * total)
         return cls(device.name, settings, on_cpu, may_have, free - (total - may_have))
 
@@ -96,7 +96,7 @@ def slots_for(device: Device, settings: EngineSettings, slot: int, unready: int 
     budget = MemoryBudget.of(device, settings)
     left, least = budget.free - (0 if budget.on_cpu else RESERVE_BYTES), settings.max_slots or 1
     if not budget.on_cpu and not budget.slots_in(left, slot):
-        total, free = device_memory(device)
+        total, free = device.total_bytes(), device.free_bytes()
         raise DeviceMemory(
             slots=least,
             need=round(least * slot / GIB, 2),
@@ -227,39 +227,3 @@ def _table_savings(inspection: Inspection, talker: nn.Module, dtype: torch.dtype
             if is_exact(rows.dtype, dtype):
                 saved += dtype.itemsize * rows.numel() - (0 if is_mapped(rows, dtype) else rows.nbytes)
     return saved
-
-
-def device_memory(device: Device) -> tuple[int, int]:
-    """Return the total and the free memory of a device in bytes."""
-    total, free = device.total_bytes(), device.free_bytes()
-    if device.torch_device.type != "cpu":
-        return total, free
-    # The file cache counts as free memory, because the system releases it when memory is needed.
-    for line in _lines("/proc/meminfo"):
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable":
-            free = 1024 * int(rest.split()[0])
-    # The memory limit of a container may be lower than the memory of the machine.
-    most, used = (" ".join(_lines(f"/sys/fs/cgroup/memory.{name}")) for name in ("max", "current"))
-    if most.isdecimal() and used.isdecimal() and int(most) < total:
-        return int(most), min(free, int(most) - int(used) + reclaimable_bytes(_lines("/sys/fs/cgroup/memory.stat")))
-    return total, free
-
-
-def reclaimable_bytes(stat: Sequence[str]) -> int:
-    """Return the bytes of a container's file cache that the system releases on demand.
-
-    Shared memory and files in tmpfs (such as Ray's objects) are subtracted, because they cannot be released.
-
-    Args:
-        stat: Lines of ``memory.stat``.
-    """
-    counts = dict(line.split(maxsplit=1) for line in stat)
-    return max(0, int(counts.get("file", 0)) - int(counts.get("shmem", 0)))
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="ascii").splitlines()
-    except OSError:
-        return []

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from runtime.cli import main
+from runtime.device import cpu
 from runtime.device.cpu import CpuDevice
 from runtime.device.open_device import choose_code2wav_dtype
 from runtime.engine.capacity import memory
@@ -88,9 +89,9 @@ def test_doctor_command_and_check_option_report_the_same_memory(folder: Path, mo
     narrowed = sum(code2wav.get_parameter(f"{name}.weight").nbytes for name in names)
     fewer = (folder / WEIGHTS).stat().st_size / 2 + narrowed / 2
     assert row.once - chosen["bfloat16"].once == pytest.approx(fewer, rel=0.05)
-    monkeypatch.setattr(memory, "device_memory", lambda device: (need, need))
+    monkeypatch.setattr(cpu, "memory_bytes", lambda: (need, need))
     assert [row.slots for row in diagnosed(folder).memory.rows if row.is_chosen] == [3]
-    monkeypatch.setattr(memory, "device_memory", lambda device: (need - 1, need))
+    monkeypatch.setattr(cpu, "memory_bytes", lambda: (need - 1, need))
     assert codes(diagnosed(folder, max_slots=3)) == ["checkpoint_too_large"]
     assert diagnosed(folder).servable
 
@@ -309,9 +310,9 @@ def test_two_checkpoints_for_one_mode_are_refused(folder_of: FolderOf) -> None:
 def test_checkpoint_over_total_or_free_memory_is_refused(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = folder_of("brief", "base")
     need = checked(folder).need
-    monkeypatch.setattr(memory, "device_memory", lambda device: (2 * need, need - 1))
+    monkeypatch.setattr(cpu, "memory_bytes", lambda: (2 * need, need - 1))
     assert not checked(folder).fits_alongside
-    monkeypatch.setattr(memory, "device_memory", lambda device: (memory.PROCESS_BYTES, memory.PROCESS_BYTES))
+    monkeypatch.setattr(cpu, "memory_bytes", lambda: (memory.PROCESS_BYTES, memory.PROCESS_BYTES))
     with pytest.raises(CheckpointTooLarge, match="GiB"):
         checked(folder)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from runtime.device import Device, open_device
+from runtime.device import Device, cpu, open_device
 from runtime.device.cpu import CpuDevice
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.capacity import memory
@@ -143,13 +143,13 @@ def test_gpu_without_space_for_one_slot_is_refused(speaker: Checkpoint) -> None:
 def test_cpu_limits_the_default_slots_by_memory_and_never_the_requested_slots(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cpu, each = open_device("cpu"), slot_bytes(speaker)
-    assert slots(speaker, cpu) == CPU_SLOTS
-    assert slots(speaker, cpu, max_slots=200) == 200
-    monkeypatch.setattr(memory, "device_memory", lambda device: (100 * each, 3 * each))
-    assert slots(speaker, cpu) == 3
-    monkeypatch.setattr(memory, "device_memory", lambda device: (100 * each, 0))
-    assert (slots(speaker, cpu), slots(speaker, cpu, max_slots=5)) == (1, 5)
+    device, each = open_device("cpu"), slot_bytes(speaker)
+    assert slots(speaker, device) == CPU_SLOTS
+    assert slots(speaker, device, max_slots=200) == 200
+    monkeypatch.setattr(cpu, "memory_bytes", lambda: (100 * each, 3 * each))
+    assert slots(speaker, device) == 3
+    monkeypatch.setattr(cpu, "memory_bytes", lambda: (100 * each, 0))
+    assert (slots(speaker, device), slots(speaker, device, max_slots=5)) == (1, 5)
 
 
 @pytest.mark.parametrize("asked", [0, 3])
@@ -167,21 +167,6 @@ def test_measured_and_estimated_bytes_give_the_same_slots(asked: int) -> None:
         except DeviceMemory:
             measured = 0
         assert measured == need.slots_in(room)
-
-
-def test_shared_memory_in_a_container_is_not_counted_as_file_cache() -> None:
-    """memory.stat counts Ray's objects in /dev/shm as file cache.
-
-    The kernel cannot reclaim these objects.
-    """
-    lines = ["anon 1000", "file 900", "kernel 50", "shmem 700", "file_mapped 10"]
-    assert memory.reclaimable_bytes(lines) == 200
-    assert memory.reclaimable_bytes([]) == 0
-
-
-def test_free_memory_equals_the_value_of_the_system() -> None:
-    total, free = memory.device_memory(CpuDevice())
-    assert 0 < free <= total <= CpuDevice().total_bytes()
 
 
 def test_engine_and_model_cards_report_the_actual_number_of_slots(speaker: Checkpoint) -> None:
