@@ -231,19 +231,11 @@ class Fused(Protocol):
         addresses of two tables in device memory; results [B, H] and [B] int64.
         """
 
-    def finish_frame(
-        self,
-        rows: Tensor,
-        state: SlotState,
-        sampled: SampleOutput,
-        eos: int,
-        positions: Tensor,
-        counts: Tensor | None = None,
-    ) -> Tensor:
+    def finish_frame(self, rows: Tensor, state: SlotState, sampled: SampleOutput, eos: int) -> Tensor:
         """Advance the slot state of the rows after a frame, and return the output of the frame.
 
-        The output has the codes, 1 if code 0 is `eos`, and 1 if all logits were finite.
+        The first frame of a slot takes no position, because it follows from the last position of the prompt. The output
+        has the codes, 1 if code 0 is `eos`, and 1 if all logits were finite.
 
-        Shapes: rows [B] int64, slot numbers; positions [B] int64, first new position; counts None or [B] int64, numbers
-        of new positions, 1 if None; result [B, Q + 2] int64.
+        Shapes: rows [B] int64, slot numbers; result [B, Q + 2] int64.
         """

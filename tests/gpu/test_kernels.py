@@ -210,7 +210,7 @@ def test_graph_of_chained_kernels_replays_correctly() -> None:
                 EmbeddingLookup(tables[codebook], x),
                 inputs_ready=inputs_ready,
             )
-        return finish_frame(rows, state, sampled, 5, positions)
+        return finish_frame(rows, state, sampled, 5)
 
     moving = (heads.keys, heads.values, *state)
     kept = [tensor.clone() for tensor in moving]

@@ -112,26 +112,20 @@ def _begin(
         tl.store(positions + row, at)
 
 
-def finish_frame(
-    rows: Tensor,
-    state: SlotState,
-    sampled: SampleOutput,
-    eos: int,
-    positions: Tensor,
-    counts: Tensor | None = None,
-) -> Tensor:
+def finish_frame(rows: Tensor, state: SlotState, sampled: SampleOutput, eos: int) -> Tensor:
     """Advance the slot state of the rows after a frame, and return the frame's output.
 
-    Shapes: rows [B] int64, slot numbers; positions [B] int64, first new positions; counts None or [B] int64, numbers of
-    new positions, 1 if None; result [B, Q + 2] int64: the codes, 1 if code 0 is `eos`, and 1 if all logits were finite.
+    The first frame of a slot takes no position, because it follows from the last position of the prompt.
+
+    Shapes: rows [B] int64, slot numbers; result [B, Q + 2] int64: the codes, 1 if code 0 is `eos`, and 1 if all logits
+    were finite.
     """
     B, Q = sampled.codes.shape
     S, V = state.seen.shape
     assert state.codes.shape == (S, Q)
     assert sampled.finite.shape == (B, Q)
-    assert rows.shape == positions.shape == (B,)
-    assert counts is None or counts.shape == (B,)
-    assert all(tensor.is_contiguous() for tensor in (rows, positions, *sampled, *state))
+    assert rows.shape == (B,)
+    assert all(tensor.is_contiguous() for tensor in (rows, *sampled, *state))
     output = torch.empty(B, Q + 2, device=rows.device, dtype=torch.int64)
     _finish[(B,)](
         rows,
@@ -140,15 +134,12 @@ def finish_frame(
         state.codes,
         state.seen,
         *sampled,
-        positions,
-        counts,
         output,
         S,
         V,
         eos,
         Q=Q,
         WIDTH=triton.next_power_of_2(Q),
-        COUNTED=counts is not None,
         num_warps=1,
         **launch_options(),
     )
@@ -164,15 +155,12 @@ def _finish(
     seen,
     codes,
     finite,
-    positions,
-    counts,
     output,
     S,
     V,
     eos,
     Q: tl.constexpr,
     WIDTH: tl.constexpr,
-    COUNTED: tl.constexpr,
     PDL: tl.constexpr,
 ):
     if PDL:
@@ -184,13 +172,13 @@ def _finish(
     new_codes = tl.load(codes + row * Q + group, mask=inside, other=0)
     number = tl.load(finite + row * Q + group, mask=inside, other=1) != 0
     first = tl.load(codes + row * Q)
-    stop = tl.load(positions + row) + (tl.load(counts + row) if COUNTED else 1)
-    frames = tl.load(frame + slot) + 1
+    frames = tl.load(frame + slot)
+    stop = tl.load(position + slot) + tl.minimum(frames, 1)
     # Factor that keeps the counters of the scratch slot at 0. The scratch slot is the last slot, to which padding rows
     # write.
     moves = (slot < S - 1).to(tl.int64)
     tl.store(position + slot, stop * moves)
-    tl.store(frame + slot, frames * moves)
+    tl.store(frame + slot, (frames + 1) * moves)
     tl.store(last + slot * Q + group, new_codes, mask=inside)
     tl.store(seen + slot * V + first, first >= 0)
     tl.store(output + row * (Q + 2) + group, new_codes, mask=inside)

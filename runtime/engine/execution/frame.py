@@ -156,7 +156,7 @@ class Frame:
         x, positions = fused.begin_frame(rows, slot_cache.state, tables.frames, tables.text, slot_cache.addresses[:2])
         attend = FusedDecodeAttention(self.slot_cache, fused, self.angles, rows, positions)
         hidden = self.talker.decode(x[:, None], attend, self.ops)
-        return self._fused_sample(fused, hidden[:, 0], rows, self.cache, positions)
+        return self._fused_sample(fused, hidden[:, 0], rows, self.cache)
 
     def prefill(self, embeds: Tensor, slot: int, start: int) -> None:
         """Prefill the positions of a prompt from `start` on into a slot.
@@ -212,10 +212,7 @@ class Frame:
         hidden = self.hidden[rows]
         if self.fused is None:
             return self._sample(hidden, rows, slots, self.first_frame_cache, self.first_frame_noise, plain)
-        positions = self.slot_cache.position[rows]
-        return self._fused_sample(
-            self.fused, hidden, rows, self.first_frame_cache, positions, torch.zeros_like(positions)
-        )
+        return self._fused_sample(self.fused, hidden, rows, self.first_frame_cache)
 
     def _cross_embeddings(self, slots: Slots | None) -> CrossCheckpointEmbeddings | None:
         """Return the rows with embeddings of another checkpoint, or None (always None in graphs)."""
@@ -324,19 +321,8 @@ class Frame:
         noise = gumbel_noise(seeds, frames, self.config.talker.num_code_groups, max(first, other))
         return noise[:, 0, :first], noise[:, 1:, :other]
 
-    def _fused_sample(
-        self,
-        fused: Fused,
-        hidden: Tensor,
-        rows: Tensor,
-        cache: FrameCache,
-        positions: Tensor,
-        counts: Tensor | None = None,
-    ) -> Tensor:
-        """Sample like `_sample`, with one launch per code and one launch for the slot state.
-
-        Shapes: positions [B] int64, first new positions; counts None or [B] int64, numbers of new positions, 1 if None.
-        """
+    def _fused_sample(self, fused: Fused, hidden: Tensor, rows: Tensor, cache: FrameCache) -> Tensor:
+        """Sample like `_sample`, with one launch per code and one launch for the slot state."""
         slot_cache, config, ops, tables = self.slot_cache, self.config.talker, self.ops, self.talker.tables
         assert tables is not None
         hidden = ops.norm(hidden, self.talker.model.norm)
@@ -373,7 +359,7 @@ class Frame:
         x = self.talker.code_predictor.begin(hidden, ops)
         sample(0, self.talker.logits(hidden, ops), x[:, 1])
         self.talker.code_predictor.predict(x, cache, ops, sample)
-        return fused.finish_frame(rows, slot_cache.state, sampled, config.codec_eos_token_id, positions, counts)
+        return fused.finish_frame(rows, slot_cache.state, sampled, config.codec_eos_token_id)
 
 
 def runs_native(device: Device) -> bool:
