@@ -98,6 +98,17 @@ class Norm(NamedTuple):
     eps: float
 
 
+class PromptHidden(NamedTuple):
+    """Hidden states after the prompts of all slots, which are used by slots without a frame.
+
+    Shapes: rows [B] int64, slot number of each row; frame [S] int64, number of generated frames; hidden [S, K].
+    """
+
+    rows: Tensor
+    frame: Tensor
+    hidden: Tensor
+
+
 class QKNormRope(NamedTuple):
     """Parameters of the RMSNorm and RoPE of query and key heads.
 
@@ -153,8 +164,10 @@ class Fused(Protocol):
         Shapes: x [M, K]; weight [N, K]; scale [N] float32; bias [N]; residual, out, result [M, N].
         """
 
-    def norm(self, x: Tensor, norm: Norm) -> Tensor:
+    def norm(self, x: Tensor, norm: Norm, prompt_hidden: PromptHidden | None = None) -> Tensor:
         """Return the RMSNorm of each row of x.
+
+        If `prompt_hidden` is not None, rows of slots without a frame are replaced before the norm.
 
         Shapes: x, result [M, K]; M is not limited by `max_rows`.
         """

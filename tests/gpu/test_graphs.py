@@ -84,8 +84,12 @@ def settings_of(serial: int) -> RequestSamplingParams:
     return RequestSamplingParams(level, level, 1.05)
 
 
-def spoken(runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], together: bool) -> Codes:
+def spoken(
+    runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], together: bool, *, joins: bool = False
+) -> Codes:
     """Run several requests in one batch, with joint or separate prefill, and return the codes.
+
+    With `joins`, the first frames are part of a step.
 
     Shapes: [requests, frames, Q].
     """
@@ -102,7 +106,10 @@ def spoken(runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], toge
             reads[number] = stop
         through = [number for number in waiting if reads[number] == len(prompts[number].embeds)]
         if through:
-            result = runner.first(np.array([slots[number] for number in through])).result()
+            rows = np.array([slots[number] for number in through])
+            if joins:
+                runner.end_prefill(rows).synchronize()
+            result = (runner.step if joins else runner.first)(rows).result()
             firsts.update(zip(through, result.codes, strict=True))
     frames = [np.stack([firsts[number] for number in range(len(serials))])]
     for _ in range(FRAMES - 1):
@@ -120,6 +127,12 @@ def test_row_codes_are_independent_of_the_batch_size(checkpoint: Checkpoint, run
     for size in (1, 2, 3, 5, 9, 13, 17):
         serials = list(range(SLOTS - size, SLOTS))
         assert np.array_equal(spoken(runner, checkpoint, serials, together=size % 2 == 0), everybody[serials]), size
+
+
+def test_first_frames_in_a_step_equal_separate_first_frames(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
+    runner, serials = runner_of(), list(range(SLOTS))
+    expected = spoken(runner, checkpoint, serials, together=True)
+    assert np.array_equal(spoken(runner, checkpoint, serials, together=True, joins=True), expected)
 
 
 def test_codes_are_identical_without_a_graph(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:

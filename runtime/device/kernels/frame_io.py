@@ -23,7 +23,8 @@ def begin_frame(
     """Return the talker's input embedding and position for each row's next frame.
 
     The input is the float32 sum of the last frame's code embeddings, cast, plus the embedding of the text id. EOS has
-    no embedding. A row whose last code is EOS gets an arbitrary embedding, and its frame is discarded.
+    no embedding. A row whose last code is EOS gets an arbitrary embedding, and its frame is discarded. A row without a
+    frame gets an arbitrary embedding, too, because its first frame follows from the prompt.
 
     Shapes: rows [B] int64, slot numbers; frames [Q, V, H]; text [text_vocab, H] in the same dtype; addresses None or
     [2, S] int64, memory addresses of two tables for each slot, which replace frames[0] and text; results [B, H] and [B]

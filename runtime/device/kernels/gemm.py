@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.fused import Norm
+from runtime.device.fused import Norm, PromptHidden
 from runtime.device.kernels import count_stages, launch_options
 from runtime.device.kernels.split_k import LINE_BITS, split_k_gemm
 
@@ -173,13 +173,17 @@ def _gemm_kernel(
 
 
 @triton.jit
-def _norm_kernel(x, weight, out, K, eps, x_stride, BK: tl.constexpr, PDL: tl.constexpr):
+def _norm_kernel(x, weight, rows, frame, hidden, out, K, eps, x_stride, BK: tl.constexpr, PDL: tl.constexpr):
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
     m = tl.program_id(0)
     k = tl.arange(0, BK)
-    row = tl.load(x + m * x_stride + k, k < K, 0.0).to(tl.float32)
+    at = x + m * x_stride
+    if hidden is not None:
+        slot = tl.load(rows + m)
+        at = tl.where(tl.load(frame + slot) == 0, hidden + slot * K, at)
+    row = tl.load(at + k, k < K, 0.0).to(tl.float32)
     scale = tl.rsqrt(tl.sum(row * row) / K + eps)
     dtype = out.dtype.element_ty
     tl.store(out + m * K + k, (row * scale).to(dtype) * tl.load(weight + k, k < K, 0.0), k < K)
@@ -212,16 +216,29 @@ def swiglu(x: Tensor, weight: Tensor, *, scale: Tensor | None = None, tiles: Til
     return _launch(x, weight, scale, None, None, None, weight.shape[0] // 2, True, tiles)
 
 
-def norm(x: Tensor, params: Norm) -> Tensor:
-    """Return the RMSNorm of each row of x.
+def norm(x: Tensor, params: Norm, prompt_hidden: PromptHidden | None = None) -> Tensor:
+    """Return the RMSNorm of each row of x, or of `prompt_hidden` for slots without a frame.
 
     Shapes: x, result [M, K].
     """
     M, K = x.shape
     assert x.stride(1) == 1
+    if prompt_hidden is not None:
+        assert len(prompt_hidden.rows) == M
+        assert prompt_hidden.hidden.shape == (len(prompt_hidden.frame), K)
+        assert all(tensor.is_contiguous() for tensor in prompt_hidden)
     out = torch.empty((M, K), device=x.device, dtype=x.dtype)
     _norm_kernel[(M,)](
-        x, params.weight, out, K, params.eps, x.stride(0), BK=triton.next_power_of_2(K), num_warps=4, **launch_options()
+        x,
+        params.weight,
+        *(prompt_hidden or (None, None, None)),
+        out,
+        K,
+        params.eps,
+        x.stride(0),
+        BK=triton.next_power_of_2(K),
+        num_warps=4,
+        **launch_options(),
     )
     return out
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.device.fused import EmbeddingLookup, Fused, SampleOutput, SamplingRules
+from runtime.device.fused import EmbeddingLookup, Fused, PromptHidden, SampleOutput, SamplingRules
 from runtime.engine.execution.attention import (
     FusedDecodeAttention,
     FusedPrefillAttention,
@@ -83,8 +83,7 @@ class Frame:
             flying = device.max_in_flight + 2
             self.noise = HostNoise(device, max_rows, widths, groups, flying)
             self.first_frame_noise = HostNoise(device, max_first_frames, widths, groups, prompts + 1)
-        # Hidden state of the talker at the last position of each slot's prompt. It is needed until the first frame is
-        # sampled.
+        # Hidden state of the talker at the last position of each slot's prompt, for the first frame.
         self.hidden = torch.zeros((slot_cache.slots + 1, config.talker.hidden_size), device=target, dtype=dtype)
         cos, sin = self.talker.angles(torch.arange(slot_cache.length + 1, device=target).unsqueeze(0))
         self.angles = cos[0, 0], sin[0, 0]
@@ -122,7 +121,11 @@ class Frame:
             self.device.record_event().synchronize()
 
     def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None, *, plain: bool = False) -> Tensor:
-        """Generate the next frame of sequences that already have a frame, and return the output.
+        """Generate the next frame of sequences, and return the output.
+
+        A sequence with a prefilled prompt and no frame gets its first frame. Its hidden state is that of the prompt's
+        last position. The talker's result for it is not used, and its keys and values are overwritten by the next
+        frame.
 
         Args:
             plain: True if no row needs a sort for sampling (slots.py). The sort may then be skipped.
@@ -146,8 +149,10 @@ class Frame:
             span = slot_cache.length if span is None else span
             attend = SlotAttention(slot_cache, self.device, self.talker, rows, positions, span, self.ops)
             hidden = self.talker.decode(x[:, None], attend, self.ops)[:, 0]
+        has_frame = slot_cache.frame[rows] > 0
+        hidden = torch.where(has_frame[:, None], hidden, self.hidden[rows])
         output = self._sample(hidden, rows, slots, self.cache, self.noise, plain)
-        slot_cache.position[rows] = (positions + 1) * (rows < slot_cache.slots)
+        slot_cache.position[rows] = (positions + has_frame) * (rows < slot_cache.slots)
         return output
 
     def _fused_next(self, fused: Fused, rows: Tensor) -> Tensor:
@@ -209,10 +214,11 @@ class Frame:
 
         Shapes: see `next`.
         """
+        if self.fused is not None:
+            # No slot has a frame, so every row of the argument `hidden` is replaced.
+            return self._fused_sample(self.fused, self.hidden[:1].expand(len(rows), -1), rows, self.first_frame_cache)
         hidden = self.hidden[rows]
-        if self.fused is None:
-            return self._sample(hidden, rows, slots, self.first_frame_cache, self.first_frame_noise, plain)
-        return self._fused_sample(self.fused, hidden, rows, self.first_frame_cache)
+        return self._sample(hidden, rows, slots, self.first_frame_cache, self.first_frame_noise, plain)
 
     def _cross_embeddings(self, slots: Slots | None) -> CrossCheckpointEmbeddings | None:
         """Return the rows with embeddings of another checkpoint, or None (always None in graphs)."""
@@ -325,7 +331,7 @@ class Frame:
         """Sample like `_sample`, with one launch per code and one launch for the slot state."""
         slot_cache, config, ops, tables = self.slot_cache, self.config.talker, self.ops, self.talker.tables
         assert tables is not None
-        hidden = ops.norm(hidden, self.talker.model.norm)
+        hidden = fused.norm(hidden, self.talker.model.norm.plain, PromptHidden(rows, slot_cache.frame, self.hidden))
         codes = torch.empty((len(rows), config.num_code_groups), device=rows.device, dtype=torch.int64)
         sampled = SampleOutput(codes, torch.empty_like(codes, dtype=torch.bool))
         noise = slot_cache.seed, slot_cache.frame

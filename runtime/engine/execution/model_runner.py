@@ -319,9 +319,21 @@ class ModelRunner:
         slot_cache.host_frame[slots] += 1
         return LaunchedFrame(slots, memory, event)
 
+    def end_prefill(self, slots: Slots) -> Event:
+        """Finish the prefill of slots whose first frame is part of a step.
+
+        Returns:
+            Event after which the step may be launched.
+        """
+        with self.device.stream(Stream.PROMPTS):
+            self.slot_cache.write(slots.tolist())
+            return self.device.record_event()
+
     @torch.inference_mode()
     def step(self, slots: Slots) -> LaunchedFrame:
-        """Launch the next frame of the given slots, which already have a first frame.
+        """Launch the next frame of the given slots.
+
+        Slots without a frame must have reached the event of `end_prefill`.
 
         Shapes: slots [B].
 
@@ -349,7 +361,7 @@ class ModelRunner:
                 output = graph.result
             memory = self._outputs.next()
             event = self._to_host(output, memory[:size])
-        slot_cache.host_position[slots] += 1
+        slot_cache.host_position[slots] += slot_cache.host_frame[slots] > 0
         slot_cache.host_frame[slots] += 1
         self._last_of.update(dict.fromkeys(slots.tolist(), event))
         return LaunchedFrame(slots, memory, event)

@@ -30,6 +30,10 @@ class PrefixCache:
             self._prefixes.move_to_end(key)
         return prefix
 
+    def stores(self, key: str) -> bool:
+        """True if `put` would store a new prefix for this key."""
+        return self._capacity > 0 and key not in self._prefixes
+
     def put(self, key: str, copy: Callable[[], PromptPrefix]) -> None:
         """Store a prefix under its key, or do nothing if the key is cached.
 

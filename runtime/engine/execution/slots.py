@@ -367,6 +367,7 @@ class SlotCache:
             self.trailing[slot], numbers = fresh[: self.length], fresh[self.length :]
             self._ints[1:, slot] = numbers[: len(ints)]
             self._reals[:, slot] = numbers[len(ints) :].view(torch.float32)[: len(self._reals)]
+            self.codes[slot] = 0
             self.seen[slot] = False
 
     def append_token_ids(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:

@@ -96,6 +96,31 @@ def test_fused_kernels_give_the_same_frames_as_pytorch(loaded: Loaded, spec: str
         assert torch.equal(ours, truth)
 
 
+@pytest.mark.parametrize("device", [open_device("cpu"), Interpreted()], ids=["pytorch", "kernels"])
+def test_first_frame_in_a_step_equals_a_separate_first_frame(loaded: Loaded, device: CpuDevice) -> None:
+    """The other row of the step already has frames."""
+    checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
+    width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
+    prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 13)]
+    apart = ModelRunner(checkpoint, device, torch.float32, 2, LENGTH, 16)
+    expected = said(apart, prompts)
+    joined = ModelRunner(checkpoint, device, torch.float32, 2, LENGTH, 16)
+    for serial, (prompt, level) in enumerate(zip(prompts, LEVELS, strict=True)):
+        inputs = SlotInputs(RequestSamplingParams(level, level, 1.05), 11 + serial, prompt.trailing)
+        joined.slot_cache.allocate(inputs)
+        joined.prefill_chunks([(serial, prompt, 0)])
+        joined.end_prefill(np.array([serial]))
+        result = joined.step(np.arange(serial, -1, -1)).result()
+        assert np.array_equal(result.codes[0], expected[serial].codes[0])
+    assert joined.slot_cache.frame[:2].tolist() == [2, 1]
+    assert joined.slot_cache.position[:2].tolist() == joined.slot_cache.host_position.tolist() == [10, 13]
+    for result in (joined.step(np.array([1])).result(), joined.step(np.array([1, 0])).result()):
+        assert result.finite.all()
+    assert np.array_equal(result.codes, expected[-1].codes)
+    for ours, truth in zip(joined.slot_cache.state, apart.slot_cache.state, strict=True):
+        assert torch.equal(ours, truth)
+
+
 def test_prompt_ids_give_the_same_frames_as_their_embeddings(loaded: Loaded) -> None:
     """The last launch has the ids of one prompt and the embeddings of the other."""
     checkpoint = copy.deepcopy(loaded("quick", "custom_voice"))
