@@ -6,6 +6,7 @@ Thread: engine thread, unless a method names another thread.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from runtime.engine.audio.voice_cache import VoiceCache
 from runtime.engine.execution.graphs import GraphPool
 from runtime.engine.execution.model_runner import FrameResult, ModelRunner, UnreadableFrame
 from runtime.engine.execution.prefix_cache import PrefixCache
+from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.prompt_batches import PROMPT_BATCH_SIZES
 from runtime.engine.execution.slots import SlotInputs
 from runtime.engine.scheduling.code2wav_scheduler import Code2WavScheduler
@@ -53,6 +55,8 @@ DEVICE_CODE2WAV_FRAMES = 512
 # Minimum fraction of the speaking rows that one Code2Wav call should contain. Chunks that are not urgent are delayed
 # until enough rows are ready.
 DEVICE_BATCH_FILL_RATIO = 0.125
+# Minimum number of speaking rows with which first frames are part of decode steps (`Scheduler.joins_first_frames`).
+DEVICE_JOINING_ROWS = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,7 @@ class EngineCore:
             sound_work=engine.sound_work or (CPU_CODE2WAV_FRAMES if on_cpu else DEVICE_CODE2WAV_FRAMES),
             batch_fill_ratio=0.0 if on_cpu else DEVICE_BATCH_FILL_RATIO,
             first_alone=on_cpu,
+            min_joining_rows=math.inf if on_cpu else DEVICE_JOINING_ROWS,
         )
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)
@@ -279,17 +284,18 @@ class EngineCore:
         worked = False
         for output in self.in_flight.outputs():
             worked = True
-            if output.result is None:
+            if output.has_failed:
                 self._fail(output.slots)
                 continue
-            for slot, prompt, finite, ended in zip(
-                output.slots, output.prompts, output.result.finite, output.result.ended, strict=False
-            ):
-                sequence = self.sequences[int(slot)]
-                if ended:
+            for row, (slot, prompt) in enumerate(zip(output.slots, output.prompts, strict=False)):
+                sequence, result = self.sequences[int(slot)], output.result
+                if result is not None and result.ended[row]:
                     self.code2wav_scheduler.discard_first_audio(sequence)
-                self.segment_runner.start_decoding(sequence, prompt, self.clock(), keeps=bool(finite))
-            if not output.is_first_frame:
+                keeps = result is not None and bool(result.finite[row])
+                self.segment_runner.start_decoding(sequence, prompt, self.clock(), keeps=keeps)
+            if output.result is None:
+                continue
+            if not output.is_prefill:
                 self.code2wav_scheduler.pace.step_s = output.took_s
             self._store_frames(output.slots, output.result)
         if worked:
@@ -331,7 +337,8 @@ class EngineCore:
     def prefill(self) -> bool:
         """Launch the prefill of the next chunk of one or more prompts.
 
-        If a chunk is the last one of its prompt, the first frame is launched after it.
+        If a chunk is the last one of its prompt, the first frame is launched after it, or is part of a later decode
+        step (`Scheduler.joins_first_frames`).
 
         Returns:
             True if a prefill was launched.
@@ -452,8 +459,11 @@ class EngineCore:
                     self.in_flight.add_launch(
                         Stream.PROMPTS, slots[np.logical_not(is_complete)], self.device.record_event()
                     )
-            if any(is_complete):
-                prompts = [prompt for (_, prompt, _), is_last in zip(chunks, is_complete, strict=True) if is_last]
+            prompts = [prompt for (_, prompt, _), is_last in zip(chunks, is_complete, strict=True) if is_last]
+            if prompts and self._joins_first_frames(prompts):
+                event = self.runner.end_prefill(slots[is_complete])
+                self.in_flight.add_launch(Stream.PROMPTS, slots[is_complete], event, prompts=prompts)
+            elif prompts:
                 complete = [sequence for sequence, is_last in zip(sequences, is_complete, strict=True) if is_last]
                 first = self.runner.first(
                     slots[is_complete], partial(self.code2wav_scheduler.launch_first_audio, complete)
@@ -470,6 +480,15 @@ class EngineCore:
             return
         for sequence, stop in zip(sequences, stops, strict=True):
             self.segment_runner.record_prefill(sequence, stop)
+
+    def _joins_first_frames(self, prompts: list[Prompt]) -> bool:
+        """True if the first frames after these prompts are part of a decode step.
+
+        A separate first frame shows whether the prefix of its prompt is finite and may be cached.
+        """
+        return self.scheduler.joins_first_frames(self.table) and not any(
+            map(self.segment_runner.caches_prefix, prompts)
+        )
 
     def _decode_step(self, slots: Slots, began: float) -> None:
         """Launch a frame of some rows.

@@ -29,16 +29,17 @@ Expect = Callable[[Stream, Event], None]
 class StepOutput:
     """Result of a finished step of the device.
 
-    Slots whose result of this step was discarded are not included. `result` is None if the step failed. If the frame is
-    the first frame of segments, `prompts` contains the prompt of each slot. Otherwise `prompts` is empty. `took_s` is
-    the duration of the step on the device in seconds.
+    Slots whose result of this step was discarded are not included. `result` is None if the step failed, or if it was
+    the end of a prefill without a first frame. If the step has completed prompts, `prompts` contains the prompt of each
+    slot. Otherwise `prompts` is empty. `took_s` is the duration of the step on the device in seconds.
 
     Shapes: slots [B], and every array of `result` [B, ...].
     """
 
     slots: Slots
     result: FrameResult | None
-    is_first_frame: bool
+    has_failed: bool
+    is_prefill: bool
     prompts: list[Prompt]
     took_s: float
 
@@ -49,7 +50,7 @@ class _Launch:
 
     Shapes: slots, discarded [B].
 
-    `launched` is None for prefill chunks that do not complete a prompt.
+    `launched` is None for prefill chunks without first frames. `prompts` contains the prompts that a prefill completes.
     """
 
     slots: Slots
@@ -118,8 +119,8 @@ class InFlight:
 
         Args:
             event: Event after which the results are valid.
-            launched: Launched frame, or None for prefill chunks that do not complete a prompt.
-            prompts: Prompts of the slots, if the frame is the first frame of segments.
+            launched: Launched frame, or None for prefill chunks without first frames.
+            prompts: Prompts of the slots, if the launch completes them.
             began: Time in seconds at which the device could start, or None for the current time.
         """
         began = self._clock() if began is None else began
@@ -146,13 +147,13 @@ class InFlight:
                     if not launch.event.query():
                         break
                     result = None if launch.launched is None else launch.launched.result()
-                    failed = False
+                    has_failed = False
                 except Exception:
                     log.exception("the device failed at a frame of %d rows", len(launch.slots))
-                    result, failed = None, True
+                    result, has_failed = None, True
                 launches.popleft()
-                if launch.launched is not None or failed:
-                    yield self._wanted(launch, result)
+                if result is not None or launch.prompts or has_failed:
+                    yield self._wanted(launch, result, has_failed=has_failed)
 
     def wait(self) -> bool:
         """Wait until the device has finished the oldest launch.
@@ -166,7 +167,7 @@ class InFlight:
                 launches[0].event.synchronize()
         return bool(launches)
 
-    def _wanted(self, launch: _Launch, result: FrameResult | None) -> StepOutput:
+    def _wanted(self, launch: _Launch, result: FrameResult | None, *, has_failed: bool) -> StepOutput:
         is_current = self._discarded[launch.slots] == launch.discarded
         if result is not None and not is_current.all():
             result = FrameResult(result.codes[is_current], result.ended[is_current], result.finite[is_current])
@@ -175,4 +176,4 @@ class InFlight:
         if not launch.prompts:
             self._last_output = now
         prompts = [prompt for prompt, is_kept in zip(launch.prompts, is_current, strict=False) if is_kept]
-        return StepOutput(launch.slots[is_current], result, bool(launch.prompts), prompts, took_s)
+        return StepOutput(launch.slots[is_current], result, has_failed, bool(launch.prompts), prompts, took_s)

@@ -6,6 +6,7 @@ for 1 and for 64 sequences.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -216,6 +217,8 @@ class Scheduler:
     first one waits until this fraction of all speaking sequences can be decoded in one call. With 0, chunks neither
     wait nor are padded.
 
+    `min_joining_rows` is the minimum number of speaking sequences for `joins_first_frames`.
+
     `first_alone` is for devices on which frames and Code2Wav use the same processor. Frames that are not urgent are
     delayed while a listener waits for the first audio.
     """
@@ -226,6 +229,7 @@ class Scheduler:
     sound_work: int  # Maximum number of frames, summed over all rows, in one Code2Wav call.
     batch_fill_ratio: float = 0.0
     first_alone: bool = False
+    min_joining_rows: float = math.inf
 
     def runnable(
         self, table: SequenceTable, now: float, *, is_scarce: bool, yields_to_first_audio: bool = False
@@ -255,6 +259,14 @@ class Scheduler:
             if unheard.any():
                 may &= (table.buffer_empty_at - now <= LOW_BUFFER_S) & ~unheard
         return np.flatnonzero(may)
+
+    def joins_first_frames(self, table: SequenceTable) -> bool:
+        """True if first frames of new sequences should be part of other sequences' steps.
+
+        A separate first frame is available earlier, but delays the other sequences. With many sequences, this delay
+        limits the number of requests that the device can serve.
+        """
+        return bool(np.count_nonzero(table.speaking) >= self.min_joining_rows)
 
     def is_decoding_fast(self, pace: StepDurations) -> bool:
         """True if decode steps are so fast that a pause of one sequence would not help others."""

@@ -2,7 +2,7 @@
 
         start_segment            start_decoding             finish_segment
     ────────────────► PREFILL ────────────────► DECODE ────────────────────► next action
-                         ▲       first frame      │ ▲    EOS, limit, guard      │
+                         ▲  prompt, first frame   │ ▲    EOS, limit, guard      │
                          │                        └─┘                           │
                          │                   append_tokens                      │
                          ├───────────────── START, REPEAT ◄─────────────────────┤
@@ -158,6 +158,10 @@ class SegmentRunner:
             config, tokenizer, talker = checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker
             return build_prompt(prompt_inputs, config, tokenizer, talker, embedding_source)
 
+    def caches_prefix(self, prompt: Prompt) -> bool:
+        """True if the prefix of a prompt will be cached after the first frame."""
+        return bool(prompt.key) and self._prefix_cache.stores(prompt.key)
+
     def record_prefill(self, sequence: Sequence, position: int) -> None:
         """Record that the prompt of a sequence is prefilled up to `position`."""
         sequence.prefill_position = position
@@ -171,7 +175,9 @@ class SegmentRunner:
             sequence.prompt = None
 
     def start_decoding(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
-        """Set a sequence to the state DECODE after the first frame of a segment.
+        """Set a sequence to the state DECODE after the prefill of a segment.
+
+        If the first frame is not part of a decode step, it has been generated, too.
 
         Args:
             prompt: Prompt of the segment.

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from runtime.engine.scheduling.scheduler import Scheduler
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
 from tests.support.engines import (
@@ -63,6 +64,17 @@ def test_batched_requests_equal_the_same_requests_alone(
     requests, alone = varied(sampled), alone_of(sampled)
     together = speak_together(engine_of(speaker, slots=8), *requests, apart=apart)
     assert_all_same(together, alone)
+
+
+@pytest.mark.parametrize("apart", [0, 2])
+def test_first_frames_in_decode_steps_change_no_byte(
+    speaker: Checkpoint,
+    alone_of: Callable[[bool], list[EventRecorder]],
+    monkeypatch: pytest.MonkeyPatch,
+    apart: int,
+) -> None:
+    monkeypatch.setattr(Scheduler, "joins_first_frames", lambda *_: True)
+    assert_all_same(speak_together(engine_of(speaker, slots=8), *varied(True), apart=apart), alone_of(True))
 
 
 DIFFERENT = [

@@ -21,6 +21,6 @@ def test_first_frame_of_a_cancelled_request_is_not_measured_as_a_decode_step() -
     in_flight.add_launch(Stream.PROMPTS, slots, frame.event, frame, [Prompt(torch.zeros(3, 8), [])])
     in_flight.discard_launches(0)
     (output,) = in_flight.outputs()
-    assert output.is_first_frame
+    assert output.is_prefill
     assert (len(output.slots), output.prompts) == (0, [])
     assert not in_flight.is_prefilling
