@@ -67,6 +67,7 @@ class Download:
 
     def __init__(self, record: DownloadRecord, command: Sequence[str] = FETCH_COMMAND) -> None:
         self.record = record
+        self.changed_at = -math.inf  # Time of the last change of the state, on the clock `time.monotonic`.
         self.problem: dict[str, Any] | None = None  # Code, message and facts of the error of a failed download.
         self._command = command
         self._work: asyncio.Task[None] | None = None
@@ -131,6 +132,7 @@ class Download:
 
     def _become(self, state: DownloadState) -> None:
         self.record.state = state
+        self.changed_at = time.monotonic()
 
 
 class Plan:
@@ -149,18 +151,18 @@ class Plan:
     def is_running(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    def update(self, device: Sequence[str]) -> None:
+    def update(self, device: Sequence[str], changed_at: float = -math.inf) -> None:
         """Compute the list of published checkpoints again in the background, if it is outdated.
 
-        `device` has the command-line arguments for the device and the dtype.
+        Args:
+            device: Command-line arguments for the device and the dtype.
+            changed_at: Time of the last change of local files, on the clock `time.monotonic`.
         """
-        min_interval_s = RETRY_DELAY_S if self.latest is None else MAX_PLAN_AGE_S
-        if not self.is_running and time.monotonic() - self._started_at > min_interval_s:
+        now, min_interval_s = time.monotonic(), RETRY_DELAY_S if self.latest is None else MAX_PLAN_AGE_S
+        is_outdated = now - self._started_at > min_interval_s or changed_at > self._started_at
+        if is_outdated and not self.is_running:
+            self._started_at = now
             self._task = asyncio.create_task(self._compute(device))
-
-    def invalidate(self) -> None:
-        """Mark the list of published checkpoints as outdated, because local files have changed."""
-        self._started_at = -math.inf
 
     async def aclose(self) -> None:
         if self._task is not None:
@@ -173,5 +175,3 @@ class Plan:
                 self.latest = json.loads(await read_output([*self._command, "--plan", *device]))
         except (TimeoutError, ValueError, Refused):
             pass  # If there is no plan, the built-in table is used.
-        finally:
-            self._started_at = time.monotonic()

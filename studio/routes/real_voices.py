@@ -24,7 +24,7 @@ from runtime.settings import DEMO_CHECKPOINT, EngineSettings
 from studio.checkpoint_arguments import BITS, models_of, values_of
 from studio.downloads import CheckpointDownload
 from studio.errors import HostOnly, MemoryTooSmall
-from studio.fetching import Plan
+from studio.fetching import DownloadState, Plan
 from studio.routes.host import is_host, runtime_client
 from studio.routes.responses import Handler, handle_errors, json_response, query_flag, read_body
 from studio.runtimes.supervisor import ChildRuntime, Runtime
@@ -120,7 +120,9 @@ class RealVoiceRoutes:
             args = self._runtime.args if isinstance(self._runtime, ChildRuntime) else ()
             names = ("--device", "--dtype", BITS)
             device = [f"{name}={value}" for name in names for value in values_of(args, name)[-1:]]
-            self._plan.update(device)
+            # During a download, the page shows its progress instead of the plan.
+            if downloads.record.state not in (DownloadState.FETCHING, DownloadState.CHANGING):
+                self._plan.update(device, downloads.changed_at)
             state["plan"] = build_plan(self._plan.latest) | {"asking": self._plan.is_running}
         return json_response(state)
 
@@ -138,7 +140,6 @@ class RealVoiceRoutes:
         if plan["total"] is not None and need > plan["total"]:
             raise MemoryTooSmall(need=round(need / GB, 1), have=round(plan["total"] / GB, 1))
         downloads.start(models, bits)
-        self._plan.invalidate()
         return json_response({"download": downloads.status()}, 202)
 
     async def act(
@@ -147,8 +148,6 @@ class RealVoiceRoutes:
         """Run an action on the current download, such as a pause, and return the download's state."""
         downloads = self._of(request)
         await action(downloads)
-        if action is CheckpointDownload.stop:
-            self._plan.invalidate()
         return json_response({"download": downloads.status()}, status)
 
     def _of(self, request: Request) -> CheckpointDownload:

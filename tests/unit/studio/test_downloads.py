@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,6 +41,7 @@ async def studio(
     args: list[str] | None = None,
     command: tuple[str, ...] = READY,
     machine: dict[str, Any] | None = None,
+    plan: Plan | None = None,
     **settings: Any,
 ) -> AsyncIterator[tuple[httpx.AsyncClient, ChildRuntime]]:
     runtime = ChildRuntime(["--model", str(DEMO_CHECKPOINT)] if args is None else args, command)
@@ -48,7 +50,7 @@ async def studio(
         return [{"id": DEMO_CHECKPOINT.name, "modes": ["custom_voice", "voice_design", "base"]}]
 
     downloads = CheckpointDownload(runtime, folder, cards)
-    kwargs, plan = StudioSettings(**settings), Plan()
+    kwargs, plan = StudioSettings(**settings), plan or Plan()
     plan.latest = machine
     routes = [
         *RealVoiceRoutes(runtime, kwargs, downloads, plan).routes(),
@@ -96,8 +98,7 @@ async def test_failed_download_plan_is_not_retried_immediately() -> None:
     plan.update(())
     assert not plan.is_running
     assert plan.latest is None
-    plan.invalidate()
-    plan.update(())
+    plan.update((), changed_at=time.monotonic())
     assert plan.is_running, "what is here has changed"
     await plan.aclose()
 
@@ -107,6 +108,26 @@ def test_progress_of_an_unknown_repository_is_ignored() -> None:
     for name, got in ((CUSTOM, 5), (BASE, 7)):
         download._on_event({"event": "progress", "id": name, "step": "fetching", "got": got, "of": 9})
     assert download.record.parts == [DownloadPart(CUSTOM, got=5, of=9, step="fetching")]
+
+
+async def test_download_plan_is_computed_again_after_a_download(hub: Hub, tmp_path: Path) -> None:
+    hub.rate, hub.hold_at = 400_000, HELD_AT
+    plan = Plan(("json.tool", "--no-such-argument"))  # The command fails, and the latest plan is kept.
+
+    async def is_asking() -> bool:
+        return bool((await client.get(PATH, params={"plan": 1})).json()["plan"]["asking"])
+
+    async with studio(tmp_path, machine=machine_of([], 1.0), plan=plan) as (client, _):
+        assert await is_asking()
+        await becomes(lambda: not plan.is_running)
+        assert not await is_asking()
+        await client.post(PATH, json={"models": [CUSTOM]})
+        await until(client, lambda state: state["got"] > 200_000)
+        assert not await is_asking(), "the page shows the progress instead"
+        hub.rate = hub.hold_at = None
+        await until(client, is_in("done"))
+        assert await is_asking(), "the files are here now"
+        await plan.aclose()
 
 
 async def test_paused_download_resumes_after_a_restart_and_switches_checkpoints(hub: Hub, tmp_path: Path) -> None:
