@@ -92,10 +92,13 @@ class Heads:
         return self.qkv, self.heads, self.cache
 
 
-def attend_reference(heads: Heads, slots: list[int], positions: list[int]) -> Tensor:
+def attend_reference(heads: Heads, slots: list[int], positions: list[int], cache: KVView | None = None) -> Tensor:
     """Compute the attention of new positions over the cached positions of their slots.
 
-    Like the kernels, this function first writes the new keys and values to the cache.
+    Like the kernels, this function first writes the new keys and values to the cache of `heads`.
+
+    Args:
+        cache: KV cache to attend to, or None for the cache of `heads`.
 
     Shapes: slots and positions have one item per row of qkv; result [len(qkv), heads * d].
     """
@@ -108,13 +111,14 @@ def attend_reference(heads: Heads, slots: list[int], positions: list[int]) -> Te
     q, k = (rotate(_norm(x, *norm), cos, sin) for x, norm in ((q, q_norm), (k, k_norm)))
     for row, (slot, position) in enumerate(zip(slots, positions, strict=True)):
         heads.keys[slot, :, position], heads.values[slot, :, position] = k[row], v[row]
+    keys, values = cache or heads.cache
     out = torch.empty_like(q)
     group = q.shape[1] // kv_heads
     for row, (slot, position) in enumerate(zip(slots, positions, strict=True)):
         for head in range(q.shape[1]):
-            seen = heads.keys[slot, head // group, : position + 1].float()
+            seen = keys[slot, head // group, : position + 1].float()
             weights = (seen @ q[row, head].float() * d**-0.5).softmax(dim=-1).to(dtype)
-            out[row, head] = weights.float() @ heads.values[slot, head // group, : position + 1].float()
+            out[row, head] = weights.float() @ values[slot, head // group, : position + 1].float()
     return out.flatten(1)
 
 
