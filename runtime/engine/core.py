@@ -55,8 +55,9 @@ DEVICE_CODE2WAV_FRAMES = 512
 # Minimum fraction of the speaking rows that one Code2Wav call should contain. Chunks that are not urgent are delayed
 # until enough rows are ready.
 DEVICE_BATCH_FILL_RATIO = 0.125
-# Minimum number of speaking rows with which first frames are part of decode steps (`Scheduler.joins_first_frames`).
-DEVICE_JOINING_ROWS = 96
+# First frames are part of decode steps if this number and this fraction of the slots are speaking.
+DEVICE_JOINING_ROWS = 48
+DEVICE_JOINING_SHARE = 0.875
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class EngineCore:
             sound_work=engine.sound_work or (CPU_CODE2WAV_FRAMES if on_cpu else DEVICE_CODE2WAV_FRAMES),
             batch_fill_ratio=0.0 if on_cpu else DEVICE_BATCH_FILL_RATIO,
             first_alone=on_cpu,
-            min_joining_rows=math.inf if on_cpu else DEVICE_JOINING_ROWS,
+            min_joining_rows=math.inf if on_cpu else max(DEVICE_JOINING_ROWS, DEVICE_JOINING_SHARE * slots),
         )
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)

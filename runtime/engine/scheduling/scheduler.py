@@ -263,8 +263,8 @@ class Scheduler:
     def joins_first_frames(self, table: SequenceTable) -> bool:
         """True if first frames of new sequences should be part of other sequences' steps.
 
-        A separate first frame is available earlier, but delays the other sequences. With many sequences, this delay
-        limits the number of requests that the device can serve.
+        A separate first frame is available earlier, but delays the other sequences. If almost all slots are in use, new
+        requests would wait longer for a slot than for a decode step.
         """
         return bool(np.count_nonzero(table.speaking) >= self.min_joining_rows)
 
