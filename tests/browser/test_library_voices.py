@@ -167,6 +167,23 @@ def test_deleted_voice_is_restored_or_deleted_permanently_after_a_reload(
     expect(deleted).to_have_count(1)
 
 
+def test_undo_is_not_offered_for_a_voice_that_has_left_the_bin(
+    studio: Page, keep: Callable[..., dict[str, Any]]
+) -> None:
+    clara = keep("Carla")
+    in_bin, undo = studio.locator("#vw-voices-bin li"), studio.locator(".vw-toast button", has_text="Undo")
+    opened(studio, clara).locator("[data-do=remove]").click()
+    expect(undo).to_be_visible()
+    in_bin.get_by_role("button", name="Restore").click()
+    expect(row(studio, clara)).to_have_count(1)
+    expect(undo).to_have_count(0)
+    row(studio, clara).locator("[data-do=remove]").click()
+    in_bin.get_by_role("button", name="Delete now").click()
+    studio.get_by_role("dialog", name="Delete Carla for good?").get_by_role("button", name="Delete for good").click()
+    expect(studio.locator(".vw-toast", has_text="Carla was deleted for good.")).to_be_visible()
+    expect(undo).to_have_count(0)
+
+
 def test_voice_can_be_exported_and_imported_as_a_file(
     studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -114,12 +114,13 @@ export class VoiceRow {
     ];
     const now = t(takes ? 'voices.delete_now_takes' : 'voices.delete_now', { n: takes });
     const offer = () => {
-      studio.toasts.show(sentences.filter(Boolean).join(' '), {
+      const leave = studio.toasts.show(sentences.filter(Boolean).join(' '), {
         action: t('shell.undo'),
         stayMs: UNDO_MS,
         onAction: () => restoreVoice(studio, voice.id),
         also: { action: now, onAction: () => askToErase(studio, voice, takes, offer) },
       });
+      closeToasts.set(voice.id, leave);
     };
     offer();
   }
@@ -213,10 +214,14 @@ export class VoiceRow {
   }
 }
 
+/** Functions that close the toasts of deleted voices, by the id of the voice. @type {Map<string, () => void>} */
+const closeToasts = new Map();
+
 /** Restore a voice from the bin. @param {import('../app/studio.js').Studio} studio @param {string} id */
 export function restoreVoice({ toasts, voices }, id) {
   return toasts.guard(async () => {
     await api.post(`studio/voices/${id}/restore`);
+    closeToasts.get(id)?.();
     await voices.refresh();
   });
 }
@@ -234,6 +239,7 @@ export function askToErase(studio, { id, name }, takes, onCancel) {
       toasts.show(t(n ? 'voices.gone_takes' : 'voices.gone', { name, n })),
     );
     await studio.history.moveSeveral(deleted);
+    closeToasts.get(id)?.();
     await studio.voices.refresh();
   };
   const question = t(takes ? 'voices.delete_ask_takes' : 'voices.delete_ask', { name, n: takes });
