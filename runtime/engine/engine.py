@@ -323,7 +323,7 @@ class Engine:
             sequence = Sequence(ticket, request, submission.sink)
             if core is not None and admitted is not None:
                 sequence.admit(*admitted, self._seed(request), self.clock())
-                self.commands.append(partial(self._start_request, core, sequence))
+                self._start_request(core, sequence)
             else:
                 self._await_checkpoint(entries, sequence)
         self._wake.set()
@@ -416,13 +416,6 @@ class Engine:
             core.voice_cache.close()
         self.code2wav_worker.close()
         self.completion_waiter.close()
-
-    def _start_request(self, core: EngineCore, sequence: Sequence) -> None:
-        """Pass a validated request to its engine core, and run its deferred commands."""
-        submission = self._submissions.pop(sequence.ticket)
-        core.add_request(sequence)
-        for command in submission.deferred:
-            command()
 
     def run_commands(self) -> bool:
         took = bool(self.commands)
@@ -522,7 +515,8 @@ class Engine:
                 sequence.emit_final_event(result, RequestStats())
             elif core is not None:
                 sequence.admit(*result, self._seed(sequence.request), self.clock())
-                self._start_request(core, sequence)
+                with self._lock:
+                    self._start_request(core, sequence)
 
     # --- Helper methods for the methods above.
 
@@ -568,6 +562,14 @@ class Engine:
     def _change_text(self, ticket: int, change: TextChange) -> None:
         self._command(ticket, lambda core: self._text_changes.setdefault(ticket, deque()).append(change))
 
+    def _start_request(self, core: EngineCore, sequence: Sequence) -> None:
+        """Queue a validated request for its engine core, and the commands that it received.
+
+        The caller holds the lock.
+        """
+        self.commands.append(partial(core.add_request, sequence))
+        self.commands.extend(self._submissions.pop(sequence.ticket).deferred)
+
     def _command(self, ticket: int, action: Callable[[EngineCore], None]) -> None:
         """Queue a command for the engine core of a request.
 
@@ -575,12 +577,12 @@ class Engine:
         """
 
         def command() -> None:
-            if (submission := self._submissions.get(ticket)) is not None:
-                submission.deferred.append(command)
-            elif (opened := self._open.get(ticket)) is not None and opened.entry.core is not None:
+            if (opened := self._open.get(ticket)) is not None and opened.entry.core is not None:
                 action(opened.entry.core)
 
-        self.commands.append(command)
+        with self._lock:
+            submission = self._submissions.get(ticket)
+            (self.commands if submission is None else submission.deferred).append(command)
         self._wake.set()
 
     def _closing_sink(self, ticket: int, sink: Sink) -> Sink:

@@ -23,7 +23,7 @@ Command = Callable[[], None]
 class Submission:
     """Record of a request that the engine thread has not admitted to the waiting queue.
 
-    `deferred` contains the client's commands that run after the admission. Only the engine thread uses it.
+    `deferred` contains the client's commands that run after the admission. The engine's lock protects it.
     """
 
     request: SpeechRequest

@@ -24,7 +24,7 @@ from tests.support.timeouts import TEST_TIMEOUT_S
 
 RUNTIME = str(Path(__file__).resolve().parents[2] / "runtime")
 MAX_FILES = 45
-MAX_HOPS = 26
+MAX_HOPS = 25
 ASIDE = ("Watchdog.", "ServerMetrics.")  # Tasks of the server that run at the same time as the request.
 
 
