@@ -92,3 +92,9 @@ def test_with_forced_colours_the_status_border_does_not_touch_its_text(open_stud
     )
     assert border is not None
     assert border["x"] + border["width"] >= text[1] + 4
+
+
+def test_with_forced_colours_the_focused_text_field_has_an_outline(open_studio: OpenStudio) -> None:
+    page = open_studio(forced_colors="active")
+    page.locator("#vw-text").focus()
+    expect(page.locator("#vw-text")).to_have_css("outline-style", "solid")

@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 MAX_STEPS = 250
-# Script that marks the focused element and describes it. The focus is visible if the element looks different without
-# it. If a file input is invisible, its label is compared instead.
+# Script that marks the focused element and describes it. The focus is visible if the element, one of its siblings or
+# ancestors looks different without it. If a file input is invisible, its label is compared instead.
 VISIT = """
 () => {
   const element = document.activeElement;
@@ -28,7 +28,7 @@ VISIT = """
     const { outlineStyle, outlineWidth, outlineColor, boxShadow, borderColor, backgroundColor } = getComputedStyle(one);
     return [outlineStyle === 'none' ? '' : outlineWidth + outlineColor, boxShadow, borderColor, backgroundColor].join();
   };
-  const around = [shown, shown.parentElement, shown.parentElement.parentElement];
+  const around = [...shown.parentElement.children, shown.parentElement, shown.parentElement.parentElement];
   const focused = around.map(look).join();
   // A second focus would return to the first part of a date, so Tab would never leave the field.
   const isDate = element.type === 'date';
