@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 from urllib.parse import quote
@@ -38,6 +39,7 @@ class VoiceRoutes(StoreRoutes):
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, relay: Relay) -> None:
         super().__init__(store, visitors, workers)
         self._relay = relay
+        self._restore_lock = asyncio.Lock()
 
     def table(self) -> RouteTable:
         return [
@@ -99,12 +101,19 @@ class VoiceRoutes(StoreRoutes):
         return json_response({**response, "restorable_s": restorable_s, "takes": len(takes)})
 
     async def restore(self, request: Request) -> Response:
-        """Restore a deleted voice by importing its file into the runtime."""
+        """Restore a deleted voice by importing its file into the runtime.
+
+        A voice that is already restored is returned unchanged, so that a double click is not an error.
+        """
         owner, voice_id = self._owner(request), request.path_params["voice"]
-        file = await self._workers(self._store.voice_bin.get, owner, voice_id)
-        response = await self._relay.send(request, "POST", VOICES, files={"file": file})
-        if response.status_code == httpx.codes.OK:
-            await self._workers(self._store.voice_bin.forget, owner, voice_id)
+        async with self._restore_lock:
+            card = await self._card(request)
+            if card.status_code == httpx.codes.OK:
+                return forward_response(card)
+            file = await self._workers(self._store.voice_bin.get, owner, voice_id)
+            response = await self._relay.send(request, "POST", VOICES, files={"file": file})
+            if response.status_code == httpx.codes.OK:
+                await self._workers(self._store.voice_bin.forget, owner, voice_id)
         return forward_response(response)
 
     async def keep(self, request: Request) -> Response:

@@ -101,7 +101,16 @@ async def test_deleted_voice_is_restored_unchanged(client: httpx.AsyncClient, tm
         name: made[name] for name in ("id", "name", "tags", "consent", "created_at")
     }
     assert (await client.get(f"{VOICES}/{made['id']}/audio")).content == before
-    assert code(await client.post(f"/studio/voices/{made['id']}/restore")) == (404, "voice_not_found")
+    assert binned(tmp_path) == []
+
+
+async def test_voice_restored_twice_is_returned_twice(client: httpx.AsyncClient, tmp_path: Path) -> None:
+    made = await kept(client)
+    await client.delete(f"/studio/voices/{made['id']}")
+    restore = f"/studio/voices/{made['id']}/restore"
+    responses = [*await asyncio.gather(client.post(restore), client.post(restore)), await client.post(restore)]
+    assert [(response.status_code, response.json()["id"]) for response in responses] == [(200, made["id"])] * 3
+    assert len((await client.get(VOICES)).json()["data"]) == 1
     assert binned(tmp_path) == []
 
 
