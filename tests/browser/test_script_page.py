@@ -250,6 +250,19 @@ def test_voice_can_be_assigned_to_every_script_line_of_a_role(script: Page) -> N
     expect(chip).to_be_focused()
 
 
+def test_line_outside_the_window_is_complete_after_undo_of_a_long_paste(script: Page) -> None:
+    new_script(script, "The river")
+    text_of(script, 1).fill("Good evening.")
+    paste(script, 1, "\n\n".join(f"ANNA: This is line {number}." for number in range(300)))
+    lines = script.locator("#vw-script-lines > li")
+    expect(lines).to_have_count(301)
+    lines.last.scroll_into_view_if_needed()
+    expect(lines.first.locator("textarea")).to_have_count(0)
+    script.keyboard.press("Control+z")
+    expect(lines).to_have_count(1)
+    expect(text_of(script, 1)).to_have_value("Good evening.")
+
+
 def test_undo_of_a_typed_speaker_keeps_text_that_was_typed_later(script: Page) -> None:
     text_of(script, 1).fill("")
     text_of(script, 1).press_sequentially("HTTP: is a protocol.")

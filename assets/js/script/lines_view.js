@@ -146,7 +146,7 @@ export class LinesView {
     this.views.set(line.id, view);
     view.offer();
     const place = { index: this.script.indexOf(line.id), count: this.script.lines.length, sounding: line.id === this.playingId };
-    if (this.isLazy) view.show(place); // Render the line now, because its height is needed.
+    view.show(place);
     return view;
   }
 
