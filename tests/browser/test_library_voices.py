@@ -167,6 +167,14 @@ def test_deleted_voice_is_restored_or_deleted_permanently_after_a_reload(
     expect(deleted).to_have_count(1)
 
 
+def test_focus_moves_to_the_next_voice_after_a_deletion(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
+    clara, bert = keep("Carla"), keep("Bert")
+    rows = [row(studio, one) for one in (clara, bert)]
+    opened(studio, clara).locator("[data-do=remove]").press("Enter")
+    expect(rows[0]).to_have_count(0)
+    expect(rows[1].locator(".vw-voice-open")).to_be_focused()
+
+
 def test_undo_is_not_offered_for_a_voice_that_has_left_the_bin(
     studio: Page, keep: Callable[..., dict[str, Any]]
 ) -> None:

@@ -102,9 +102,11 @@ export class VoiceRow {
   async remove() {
     const { studio, voice } = this;
     const { t } = studio;
+    const near = this.element.nextElementSibling ?? this.element.previousElementSibling;
     const uses = await this.scriptCount();
     const { takes, restorable_s: restorable } = await api.delete(`studio/voices/${voice.id}`);
     await studio.voices.refresh();
+    if (near) getElement(near, '.vw-voice-open').focus();
     const blends = studio.voices.list.filter((one) => one.provenance.blend?.includes(voice.id)).map((one) => one.name).join(', ');
     const sentences = [
       t('voices.deleted', { name: voice.name }),
