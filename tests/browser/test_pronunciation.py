@@ -182,7 +182,8 @@ def test_pronunciation_edits_of_two_windows_are_merged(app: App, studio: Page) -
 
 def test_pronunciation_rules_of_two_windows_with_an_empty_dictionary_are_merged(app: App, studio: Page) -> None:
     enter(studio, "library")
-    studio.click("#vw-library-pronunciation")
+    with studio.expect_response(f"**{ROUTE}"):  # The sheet loads the dictionary when it is opened.
+        studio.click("#vw-library-pronunciation")
     elsewhere = [{"word": "Beta", "said": "Be"}]
     httpx.put(f"{app.url}{ROUTE}", json={"words": elsewhere}, trust_env=False).raise_for_status()
     write(studio, "Alpha", "Al", status="Saved and merged with the changes of another window.")
