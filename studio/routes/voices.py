@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 import httpx
 from starlette.requests import Request
@@ -39,7 +40,8 @@ class VoiceRoutes(StoreRoutes):
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, relay: Relay) -> None:
         super().__init__(store, visitors, workers)
         self._relay = relay
-        self._restore_lock = asyncio.Lock()
+        # Locks of running restorations by owner and voice, so that a double click imports a voice once.
+        self._restore_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     def table(self) -> RouteTable:
         return [
@@ -106,7 +108,7 @@ class VoiceRoutes(StoreRoutes):
         A voice that is already restored is returned unchanged, so that a double click is not an error.
         """
         owner, voice_id = self._owner(request), request.path_params["voice"]
-        async with self._restore_lock:
+        async with self._restore_locks.setdefault((owner, voice_id), asyncio.Lock()):
             card = await self._card(request)
             if card.status_code == httpx.codes.OK:
                 return forward_response(card)
