@@ -85,17 +85,17 @@ class Probe:
         key, threads = (weights_per_frame(config), weights), self._thread_counts
         if key not in self._frames:
             with cpu_threads(threads.frames):
-                frame, code2wav = _frame(config, self.device, *weights), _sound_units(self._code2wav_dtype(weights))
-                solo, batched = [], []
+                frame, solo, batched = _frame(config, self.device, *weights), [], []
+                shares_cores = threads.frames + threads.sound > CORE_COUNT
+                code2wav = None if shares_cores else _sound_units(self._code2wav_dtype(weights))
                 frame().item()
                 # Rounds without and with audio alternate, so that other processes affect both equally.
                 for _ in range(TIMED_ROUNDS):
                     solo += measure_round(frame)
-                    if threads.frames + threads.sound <= CORE_COUNT:
+                    if code2wav is not None:
                         with repeat_in_background(code2wav, threads.sound):
                             batched += measure_round(frame)
-                # All threads wait for the same memory. Therefore the slowdown of this thread's CPU time is the slowdown
-                # of all threads.
+                # All threads wait for the same memory, so this thread's CPU time shows the slowdown of all threads.
                 slowdown = math.inf
                 if batched:
                     slowdown = min(run.processor for run in batched) / min(run.processor for run in solo)
