@@ -79,8 +79,8 @@ class ValidationThread:
             with self._changed:
                 wait_s = self._refusals[0][0] - time.monotonic() if self._refusals else None
                 self._changed.wait_for(lambda: self._jobs or self._is_closing, wait_s)
-                job = heapq.heappop(self._jobs) if self._jobs else None
-            while self._refusals and (self._is_closing or self._refusals[0][0] <= time.monotonic()):
+                job, is_closing = heapq.heappop(self._jobs) if self._jobs else None, self._is_closing
+            while self._refusals and (is_closing or self._refusals[0][0] <= time.monotonic()):
                 self._refusals.popleft()[1]()
             if job is not None:
                 _, _, work, refuse = job
@@ -90,7 +90,7 @@ class ValidationThread:
                     delay_s = self._refused_share.charge(time.thread_time() - began_s, now)
                     self._refusals.append((now + delay_s, partial(_call, refuse, error)))
                 del job, work, refuse, error  # A waiting thread must not keep the request in memory.
-            elif self._is_closing:
+            elif is_closing:
                 return
 
     def _run(self, work: Callable[[], None]) -> SpeechError | None:

@@ -125,6 +125,23 @@ def test_waiting_and_later_jobs_are_refused_after_close(jobs: Jobs) -> None:
     assert jobs.done == []
 
 
+def test_job_that_is_added_directly_before_close_is_refused(jobs: Jobs) -> None:
+    """The thread has looked for a job before, because it sends the refusal of another job."""
+
+    def fail() -> None:
+        raise EmptyText(param="text")
+
+    def refuse(error: SpeechError) -> None:
+        jobs.errors.append(error)
+        jobs.add("late")
+        threading.Thread(target=jobs.thread.close, args=(TEST_TIMEOUT_S,)).start()
+        until(lambda: jobs.thread._is_closing)
+
+    jobs.thread.add_job(1, fail, refuse)
+    until(lambda: len(jobs.errors) == 2)
+    assert [type(error) for error in jobs.errors] == [EmptyText, EngineDead]
+
+
 # --- Tests of an engine whose validation is slow.
 
 
