@@ -292,7 +292,7 @@ def test_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio: O
     expect(page.locator("#vw-clone-record")).to_be_disabled()
     expect(page.locator("#vw-clone-status")).to_contain_text("https")
     page.click("#vw-tab-speakers")
-    page.fill("#vw-text", SHORT)
+    page.fill("#vw-text", " ".join([SHORT] * 4))  # The audio must not end before Stop is looked at.
     play_through(page, "#vw-speak")
     frames = int(reading(page, "frames"))
     assert reading(page, "audible").endswith("s")
