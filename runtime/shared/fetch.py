@@ -22,7 +22,7 @@ import httpx
 
 from runtime.errors import AddressRefused, MessageTooLarge, MoreThan, SpeechError
 
-FETCH_TIMEOUT_S = 5.0  # Maximum seconds from the start of the first request to the last byte.
+FETCH_TIMEOUT_S = 5.0
 MAX_URL_CHARS = 2048  # Maximum number of characters of a URL.
 PORT = 443
 
@@ -36,8 +36,6 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 # The logger of httpx would log every URL.
 logging.getLogger("httpx").setLevel(logging.WARNING)
-
-Resolve = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,32 +92,23 @@ def resolve(host: str) -> list[str]:
     return [str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fetcher:
     """Downloader of https URLs that clients have sent.
 
     Args:
-        where: Name of the request field with the URL, for error messages.
+        field: Name of the request field with the URL, for error messages.
         redirects: Maximum number of redirects. Each redirect target is checked in the same way as the URL.
+        seconds: Maximum seconds from the start of the first request to the last byte.
     """
 
-    def __init__(
-        self,
-        *,
-        field: str = "ref_audio",
-        redirects: int = 0,
-        resolve: Resolve = resolve,
-        is_public: Callable[[str], bool] = is_public,
-        port: int = PORT,
-        context: ssl.SSLContext | None = None,
-        seconds: float = FETCH_TIMEOUT_S,
-    ) -> None:
-        self._where = field
-        self._redirects = redirects
-        self._resolve = resolve
-        self._is_public = is_public
-        self._port = port
-        self._seconds = seconds
-        self._context = context
+    field: str = "ref_audio"
+    redirects: int = 0
+    resolve: Callable[[str], list[str]] = resolve
+    is_public: Callable[[str], bool] = is_public
+    port: int = PORT
+    context: ssl.SSLContext | None = None
+    seconds: float = FETCH_TIMEOUT_S
 
     def fetch(self, address: str, *, max_bytes: int) -> bytes:
         """Download the content of an https URL.
@@ -130,13 +119,13 @@ class Fetcher:
 
         Thread: worker thread. The call takes up to `FETCH_TIMEOUT_S`.
         """
-        target = web_address_of(address, self._where)
+        target = web_address_of(address, self.field)
         result: list[bytes | SpeechError] = []
         sockets: list[socket.socket] = []
         # A DNS resolver has no timeout. Therefore it runs in a separate thread, which is abandoned at the deadline.
         reading = threading.Thread(target=lambda: result.append(self._outcome(target, max_bytes, sockets)), daemon=True)
         reading.start()
-        reading.join(self._seconds)
+        reading.join(self.seconds)
         if not result:
             for connection in sockets:  # The connections are closed to end a thread that reads from a slow server.
                 with suppress(OSError):
@@ -148,31 +137,30 @@ class Fetcher:
 
     @property
     def _late(self) -> str:
-        return f"it did not answer within {self._seconds:g} s"
+        return f"it did not answer within {self.seconds:g} s"
 
     def _outcome(self, address: WebAddress, max_bytes: int, sockets: list[socket.socket]) -> bytes | SpeechError:
         try:
-            end = time.monotonic() + self._seconds
-            for _ in range(self._redirects):
+            end = time.monotonic() + self.seconds
+            for _ in range(self.redirects + 1):
                 found = self._read(address, max_bytes, end, sockets)
                 if isinstance(found, bytes):
                     return found
                 address = found
-            found = self._read(address, max_bytes, end, sockets)
-            return found if isinstance(found, bytes) else self._refuse("it redirects too often")
+            self._refuse("it redirects too often")
         except SpeechError as error:
             return error
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
-            return AddressRefused(where=self._where, why="it could not be reached", param=self._where)
+            return AddressRefused(where=self.field, why="it could not be reached", param=self.field)
 
     def _read(
         self, address: WebAddress, max_bytes: int, end: float, sockets: list[socket.socket]
     ) -> bytes | WebAddress:
         """Return the body of the response, or the address to which the response redirects."""
         pinned = self._pinned(address.host)
-        url = httpx.URL(scheme="https", host=pinned, port=self._port, raw_path=address.target)
+        url = httpx.URL(scheme="https", host=pinned, port=self.port, raw_path=address.target)
         headers = {"Host": address.host, "Accept-Encoding": "identity", "User-Agent": "voicewright"}
-        context = self._context or ssl.create_default_context()
+        context = self.context or ssl.create_default_context()
 
         def keep_socket(event: str, result: dict[str, Any]) -> None:
             if event == "connection.start_tls.complete":
@@ -180,36 +168,36 @@ class Fetcher:
 
         extensions = {"sni_hostname": address.host, "trace": keep_socket}
         with (
-            httpx.Client(verify=context, trust_env=False, follow_redirects=False, timeout=self._seconds) as client,
+            httpx.Client(verify=context, trust_env=False, follow_redirects=False, timeout=self.seconds) as client,
             client.stream("GET", url, headers=headers, extensions=extensions) as response,
         ):
-            if self._redirects and response.is_redirect:
+            if self.redirects and response.is_redirect:
                 source = httpx.URL(f"https://{address.host}{address.target.decode()}")
                 # Some servers send non-ASCII characters in the header Location, which `join` percent-encodes.
                 target = source.join(response.headers["location"]).copy_with(fragment=None)
-                return web_address_of(str(target), self._where)
+                return web_address_of(str(target), self.field)
             if response.status_code != 200:
-                also = "" if self._redirects else "; redirects are not followed"
+                also = "" if self.redirects else "; redirects are not followed"
                 self._refuse(f"it answered with another status than 200{also}")
             data = bytearray()
             for piece in response.iter_raw():
                 data += piece
                 if len(data) > max_bytes:
-                    what = f"The file at {self._where}"
-                    raise MessageTooLarge(what=what, size=MoreThan(max_bytes), limit=max_bytes, param=self._where)
+                    what = f"The file at {self.field}"
+                    raise MessageTooLarge(what=what, size=MoreThan(max_bytes), limit=max_bytes, param=self.field)
                 if time.monotonic() > end:
                     self._refuse(self._late)
             return bytes(data)
 
     def _pinned(self, host: str) -> str:
         """Return the IP address of the host that the connection uses."""
-        addresses = self._resolve(host)
-        if not addresses or not all(self._is_public(address) for address in addresses):
+        addresses = self.resolve(host)
+        if not addresses or not all(self.is_public(address) for address in addresses):
             self._refuse("its host is not a public one")
         return addresses[0]
 
     def _refuse(self, why: str) -> NoReturn:
-        _refuse(why, self._where)
+        _refuse(why, self.field)
 
 
 def _refuse(why: str, field: str) -> NoReturn:
