@@ -178,7 +178,7 @@ def test_origin_of_a_voice_is_stored(client: httpx.Client) -> None:
     provenance = {"source": "design", "model": "demo-voice", "seed": "7", "description": "Eine „ruhige“ Stimme"}
     made = upload(client, provenance=json.dumps(provenance)).json()
     assert made["provenance"] == provenance
-    assert upload(client, "Bert").json()["provenance"] == {"source": "recording"}
+    assert upload(client, "Bert").json()["provenance"] == {"source": "upload"}
     for wrong in ("[]", "7", '{"seed": 7}', '{"a": "x", "a": "y"}', "[" * 9000, json.dumps({"a": "x" * 501})):
         refused(upload(client, "Carl", provenance=wrong), 400, "invalid_config", "provenance")
 

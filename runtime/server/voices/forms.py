@@ -139,7 +139,7 @@ def _converted(found: VoiceboxProfile | DemoVoice, form: VoiceForm, consent: Con
 
 
 def _recorded(recording: bytes, form: VoiceForm, consent: Consent, limits: Limits) -> Voice:
-    voice = _described(form, consent, "recording")
+    voice = _described(form, consent, "upload")
     with _about("audio_sample"):
         return _prepared(voice, read_reference(recording, limits), limits)
 
