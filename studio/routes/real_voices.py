@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -73,27 +73,21 @@ def feature(
     }
 
 
+@dataclass(frozen=True, slots=True)
 class RealVoiceRoutes:
     """HTTP routes of checkpoint downloads.
+
+    Args:
+        downloads: State of downloads, or None if the studio did not start the runtime.
+        plan: Cached list of published checkpoints.
 
     Thread: event loop.
     """
 
-    def __init__(
-        self, runtime: Runtime, settings: StudioSettings, downloads: CheckpointDownload | None, plan: Plan
-    ) -> None:
-        """Create the routes of checkpoint downloads.
-
-        Args:
-            runtime: Runtime of the studio.
-            settings: Settings of the studio.
-            downloads: State of downloads, or None if the studio did not start the runtime.
-            plan: Cached list of published checkpoints.
-        """
-        self._runtime = runtime
-        self._settings = settings
-        self._downloads = downloads
-        self._plan = plan
+    runtime: Runtime
+    settings: StudioSettings
+    downloads: CheckpointDownload | None
+    plan: Plan
 
     def routes(self) -> list[Route]:
         table: list[tuple[str, str, Handler]] = [
@@ -117,13 +111,13 @@ class RealVoiceRoutes:
         downloads = self._of(request)
         state: dict[str, Any] = {"download": downloads.status()}
         if query_flag(request, "plan"):
-            args = self._runtime.args if isinstance(self._runtime, ChildRuntime) else ()
+            args = self.runtime.args if isinstance(self.runtime, ChildRuntime) else ()
             names = ("--device", "--dtype", BITS)
             device = [f"{name}={value}" for name in names for value in values_of(args, name)[-1:]]
             # During a download, the page shows its progress instead of the plan.
             if downloads.record.state not in (DownloadState.FETCHING, DownloadState.CHANGING):
-                self._plan.update(device, downloads.changed_at)
-            state["plan"] = build_plan(self._plan.latest) | {"asking": self._plan.is_running}
+                self.plan.update(device, downloads.changed_at)
+            state["plan"] = build_plan(self.plan.latest) | {"asking": self.plan.is_running}
         return json_response(state)
 
     async def start(self, request: Request) -> Response:
@@ -135,7 +129,7 @@ class RealVoiceRoutes:
         downloads = self._of(request)
         body = decode(await read_body(request))
         models, bits = _models(body), _bits(body)
-        plan = build_plan(self._plan.latest)
+        plan = build_plan(self.plan.latest)
         need = total_memory(plan, models, bits)
         if plan["total"] is not None and need > plan["total"]:
             raise MemoryTooSmall(need=round(need / GB, 1), have=round(plan["total"] / GB, 1))
@@ -151,11 +145,11 @@ class RealVoiceRoutes:
         return json_response({"download": downloads.status()}, status)
 
     def _of(self, request: Request) -> CheckpointDownload:
-        if not is_host(request, self._settings):
+        if not is_host(request, self.settings):
             raise HostOnly
-        if self._downloads is None:
+        if self.downloads is None:
             raise OutOfOrder(what="Downloading", why="the runtime was not started by this studio")
-        return self._downloads
+        return self.downloads
 
 
 def build_plan(measured: dict[str, Any] | None) -> dict[str, Any]:
