@@ -70,10 +70,7 @@ def cpu_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def repeat_in_background(work: Callable[[], Tensor], threads: int) -> Iterator[None]:
-    """Repeat ``work`` on another thread while the context is active.
-
-    ``threads`` is the number of CPU threads that ``work`` uses.
-    """
+    """Repeat ``work`` on another thread with ``threads`` CPU threads."""
     done, begun = threading.Event(), threading.Event()
 
     @torch.inference_mode()

@@ -1,10 +1,4 @@
-"""Automatic choice of dtype and quantization for the talker and code predictor.
-
-The candidates are ordered from the most to the least precise weights. The first candidate that runs faster than real
-time with a margin is chosen, or else the first candidate that runs in real time without a margin. If no candidate runs
-in real time, the choice is the faster of unquantized and int8 weights. Int4 weights reduce audio quality
-(docs/checkpoints.md), so they are chosen only if they reach real time.
-"""
+"""Automatic choice of dtype and quantization for the talker and code predictor."""
 
 from __future__ import annotations
 
@@ -42,7 +36,8 @@ def choose_real_time_weights(ladder: Iterable[WeightsRtf]) -> Weights:
     """Choose the most precise weights that run in real time.
 
     The first weights with a real-time factor of at most `SAFE_RTF` are chosen, or else the first with at most 1. If no
-    weights run in real time, the faster of the first two is chosen.
+    weights run in real time, the faster of the first two is chosen, which excludes int4, because int4 reduces audio
+    quality (docs/checkpoints.md).
 
     Args:
         ladder: Weights and real-time factors, the most precise weights first. An iterator may measure each speed when
@@ -114,23 +109,17 @@ class WeightsSelector:
         """
         if config.quantization is not None:
             stored = Quantization(config.quantization)
-            return self.with_quantization(
-                config, choose_loaded_quantization(name, stored, self.known, self._device.name)
-            )
+            bits = choose_loaded_quantization(name, stored, self.known, self._device.name)
+            return self.with_quantization(config, bits)
         if not (self._is_open and self.is_measured(config)):
             return self.with_quantization(config, self.known, types)
         weights = choose_real_time_weights(self.real_time_factors(config))
-        log.info(
-            "%s: weights as %s; estimated RTF %.2f",
-            *(name, weights_name(weights), self.probe.rtf(config, weights)),
-        )
+        rtf = self.probe.rtf(config, weights)
+        log.info("%s: weights as %s; estimated RTF %.2f", name, weights_name(weights), rtf)
         return weights
 
     def is_measured(self, config: ModelConfig) -> bool:
-        """True if the choice depends on measured speed.
-
-        This is the case only for large checkpoints on a CPU.
-        """
+        """True if the choice is measured, as for large checkpoints on a CPU."""
         return can_auto_quantize(self._device) and weights_per_frame(config) >= LARGE
 
 
