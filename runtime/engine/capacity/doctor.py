@@ -20,7 +20,7 @@ from runtime.model.checkpoints.adapters import describe_changes
 from runtime.model.checkpoints.checkpoint import DECODER, TALKER, find_local_source, find_source, public_name
 from runtime.model.checkpoints.composition import combine_adapters, compose_config
 from runtime.model.checkpoints.files import CheckpointSource, unapplied_adapters
-from runtime.model.checkpoints.inspection import Download, Inspection, WeightsSummary, inspect, inspect_source
+from runtime.model.checkpoints.inspection import Download, WeightsSummary, inspect, inspect_source
 from runtime.model.checkpoints.weights import read_adapters, require_finite
 from runtime.model.config import ModelConfig
 from runtime.settings import EngineSettings, Settings
@@ -204,11 +204,15 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
         if paths and all(path.is_file() for path in paths):
             with found.record_error():
                 require_finite(paths, placed_rows)
-    rows: tuple[MemoryRow, ...] = ()
-    if {TALKER, DECODER} <= found.networks.keys():
+    rows: list[MemoryRow] = []
+    if found.config is not None and {TALKER, DECODER} <= found.networks.keys():
         kinds: list[Weights] = [] if stored else [(other, None) for other in DTYPES]
         kinds += [(dtype, kind) for kind in supported_quantizations(device.name) if stored in (None, kind)]
-        rows = tuple(_row(found, kind, budget, bits, is_chosen=kind == chosen) for kind in kinds)
+        for kind in kinds:
+            need = MemoryRequirement.of(budget, (found, kind))
+            rtf = bits.probe.rtf(found.config, kind) if bits.is_measured(found.config) else None
+            row = MemoryRow(weights_name(kind), kind == chosen, need.once, need.slot, need.slots_in(budget), rtf)
+            rows.append(row)
         with found.record_error():
             MemoryRequirement.of(budget, (found, chosen)).require(name, budget)
     notes = [part.notes for part in (found.config, found.speech) if part is not None]
@@ -227,14 +231,5 @@ def diagnose(reference: str, settings: EngineSettings, others: Sequence[str] = (
         text_ids=None if found.text_tokenizer is None else found.text_tokenizer.ids,
         defaulted=tuple(field for note in notes for field in note.defaulted),
         unknown=tuple(field for note in notes for field in note.unknown),
-        memory=DeviceMemoryReport(budget.device, budget.may_have, budget.free, rows),
+        memory=DeviceMemoryReport(budget.device, budget.may_have, budget.free, tuple(rows)),
     )
-
-
-def _row(
-    found: Inspection, weights: Weights, budget: MemoryBudget, bits: WeightsSelector, *, is_chosen: bool
-) -> MemoryRow:
-    assert found.config is not None
-    need = MemoryRequirement.of(budget, (found, weights))
-    rtf = bits.probe.rtf(found.config, weights) if bits.is_measured(found.config) else None
-    return MemoryRow(weights_name(weights), is_chosen, need.once, need.slot, need.slots_in(budget), rtf)
