@@ -6,6 +6,7 @@ failed step.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,8 +35,6 @@ from runtime.model.checkpoints.headers import Headers, check_headers
 from runtime.model.checkpoints.weights import read_headers, required_tensors
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.text.text_tokenizer import TextTokenizer
-
-SAFETENSORS = ".safetensors"
 
 # Function that returns the tensor headers of files, given their relative paths.
 HeadersOf = Callable[[Sequence[str]], Headers]
@@ -205,8 +204,7 @@ def _weights(
 ) -> WeightsSummary | None:
     """Return a summary of the weights in one folder, or None if there are no weights."""
     inspection.networks |= networks
-    inside = [name for name in inspection.files.read if name.startswith(prefix) and name.endswith(SAFETENSORS)]
-    files = tuple(name for name in inside if "/" not in name.removeprefix(prefix))
+    files = tuple(name for name in inspection.files.read if re.fullmatch(rf"{prefix}[^/]*\.safetensors", name))
     if not files:
         return None
     headers = headers_of(files)
