@@ -130,7 +130,7 @@ class Fetcher:
             for connection in sockets:  # The connections are closed to end a thread that reads from a slow server.
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
-            self._refuse(self._late)
+            _refuse(self._late, self.field)
         if isinstance(result[0], SpeechError):
             raise result[0]
         return result[0]
@@ -147,7 +147,7 @@ class Fetcher:
                 if isinstance(found, bytes):
                     return found
                 address = found
-            self._refuse("it redirects too often")
+            _refuse("it redirects too often", self.field)
         except SpeechError as error:
             return error
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
@@ -178,7 +178,7 @@ class Fetcher:
                 return web_address_of(str(target), self.field)
             if response.status_code != 200:
                 also = "" if self.redirects else "; redirects are not followed"
-                self._refuse(f"it answered with another status than 200{also}")
+                _refuse(f"it answered with another status than 200{also}", self.field)
             data = bytearray()
             for piece in response.iter_raw():
                 data += piece
@@ -186,18 +186,15 @@ class Fetcher:
                     what = f"The file at {self.field}"
                     raise MessageTooLarge(what=what, size=MoreThan(max_bytes), limit=max_bytes, param=self.field)
                 if time.monotonic() > end:
-                    self._refuse(self._late)
+                    _refuse(self._late, self.field)
             return bytes(data)
 
     def _pinned(self, host: str) -> str:
         """Return the IP address of the host that the connection uses."""
         addresses = self.resolve(host)
         if not addresses or not all(self.is_public(address) for address in addresses):
-            self._refuse("its host is not a public one")
+            _refuse("its host is not a public one", self.field)
         return addresses[0]
-
-    def _refuse(self, why: str) -> NoReturn:
-        _refuse(why, self.field)
 
 
 def _refuse(why: str, field: str) -> NoReturn:
