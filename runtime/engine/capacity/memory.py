@@ -80,10 +80,9 @@ class MemoryBudget:
 def slots_for(device: Device, settings: EngineSettings, slot: int, unready: int = 1, kept_bytes: int = 0) -> int:
     """Return the number of slots for a checkpoint whose weights are on the device.
 
-    If several checkpoints use one GPU, every checkpoint gets an equal part of the free memory when it is loaded. For
-    example, the first of two checkpoints gets half of the memory that remains after the weights of the second
-    checkpoint are reserved. On a CPU, the number in the settings is used even if the memory is not free now, because
-    other processes may release memory. The result is at least 1.
+    Each of the `unready` checkpoints gets an equal part of the free memory without `kept_bytes`. On a CPU, the number
+    in the settings is used even if the memory is not free now, because other processes may release memory. The result
+    is at least 1.
 
     Args:
         slot: Size of one slot in bytes.
