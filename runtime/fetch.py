@@ -66,28 +66,19 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     from runtime.engine.capacity.offers import estimate_published_checkpoints
 
     with ThreadPoolExecutor(len(PUBLISHED)) as threads:
-        asked = threads.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])
-        here = estimate_published_checkpoints(settings)
-        answers = [*asked]
-    problem = next((answer for answer in answers if isinstance(answer, SetUpError)), None)
-    missing = [None if isinstance(answer, SetUpError) else answer.missing for answer in answers]
-    return asdict(here) | {
-        "offers": [asdict(offer) | {"missing": each} for offer, each in zip(here.offers, missing, strict=True)],
-        "room": free_cache_bytes(),
-        "problem": None if problem is None else _describe(problem),
-    }
+        listings = [threads.submit(hub.request_listing, checkpoint.id) for checkpoint in PUBLISHED]
+        found = asdict(estimate_published_checkpoints(settings)) | {"room": free_cache_bytes(), "problem": None}
+    for offer, listing in zip(found["offers"], listings, strict=True):
+        try:
+            offer["missing"] = listing.result().missing
+        except SetUpError as error:
+            offer["missing"], found["problem"] = None, found["problem"] or _describe(error)
+    return found
 
 
 def _describe(error: SetUpError) -> dict[str, Any]:
     facts = {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
     return {"code": error.code, "message": str(error), "facts": facts}
-
-
-def _listed(name: str) -> hub.HubListing | SetUpError:
-    try:
-        return hub.request_listing(name)
-    except SetUpError as error:
-        return error
 
 
 def _report_as_json(event: dict[str, Any]) -> None:
