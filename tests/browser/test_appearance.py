@@ -71,6 +71,13 @@ def test_first_visit_needs_one_click_to_hear_audio(studio: Page) -> None:
     studio.click("#vw-stop")
 
 
+def test_double_click_on_speak_does_not_stop_the_speech(studio: Page) -> None:
+    studio.dblclick("#vw-speak")
+    await_sound(studio)
+    studio.click("#vw-stop")
+    expect(studio.locator("#vw-stop")).to_be_disabled()
+
+
 def test_speaker_sample_plays_with_one_click_and_is_cached(studio: Page) -> None:
     sent: list[str | bytes] = []
     studio.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))

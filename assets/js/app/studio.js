@@ -157,7 +157,8 @@ export class Studio {
     document.addEventListener('keydown', start, { capture: true });
     addEventListener('beforeunload', (event) => this.speech.refusedTakes.size > 0 && event.preventDefault());
     this.speakButton.onclick = () => this.speak();
-    this.stopButton.onclick = this.dock.stopPanel.onclick = () => this.stop();
+    // The second click of a double click on Speak must not stop the speech.
+    this.stopButton.onclick = this.dock.stopPanel.onclick = ({ detail }) => detail < 2 && this.stop();
     // After new input, Undo reverts this input and not an earlier replacement.
     this.page.addEventListener('input', (event) => {
       const { target, inputType } = /** @type {InputEvent} */ (event);
