@@ -250,6 +250,18 @@ def test_voice_can_be_assigned_to_every_script_line_of_a_role(script: Page) -> N
     expect(chip).to_be_focused()
 
 
+def test_undo_key_works_with_caps_lock_and_without_shift(script: Page) -> None:
+    new_script(script, "The river")
+    paste(script, 1, "One.\n\nTwo.")
+    second = text_of(script, 2)
+    second.press("Alt+ArrowUp")
+    expect(second).to_have_value("One.")
+    script.keyboard.press("Control+Shift+z")  # Redo with Caps Lock.
+    expect(second).to_have_value("One.")
+    script.keyboard.press("Control+Z")  # With Caps Lock, the key is a capital letter without Shift.
+    expect(second).to_have_value("Two.")
+
+
 def test_line_outside_the_window_is_complete_after_undo_of_a_long_paste(script: Page) -> None:
     new_script(script, "The river")
     text_of(script, 1).fill("Good evening.")

@@ -127,7 +127,7 @@ export class Keys {
     if (event.key === 'Enter' && isCommand) {
       event.preventDefault();
       studio.speak();
-    } else if (event.key === 'z' && isCommand && (studio.undo.back || !isTyping(event))) {
+    } else if (event.key.toLowerCase() === 'z' && isCommand && !event.shiftKey && (studio.undo.back || !isTyping(event))) {
       event.preventDefault(); // Prevent the browser's own undo, which would change a hidden field.
       studio.undo.back?.();
     } else if (event.key === 'Escape' && !studio.stopButton.disabled && !page.querySelector(':popover-open')) {
