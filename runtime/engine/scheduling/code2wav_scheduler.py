@@ -53,10 +53,26 @@ class SequenceAudio:
 
 
 @dataclass(frozen=True, slots=True)
-class _Output:
-    """Results of a chunk that the worker has finished, for each row."""
+class _ChunkRow:
+    """Frames of one sequence in a chunk.
 
-    chunk: Code2WavChunk
+    The row has copies of the values that the engine thread may change while the chunk is decoded.
+
+    Shapes: codes [n, Q].
+    """
+
+    sequence: Sequence
+    codes: Codes
+    first: int  # Index of the first frame in the request.
+    spoken: int  # Index, within the chunk, of the first frame after the end of the text.
+    detector: RunawayDetector  # Detector of runaway speech for the sequence's segment.
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """Results of a decoded chunk, for each row."""
+
+    slots: Slots
     sequences: list[Sequence]
     audios: list[SequenceAudio]
     paused: list[int]  # For each row, the number of pause samples that were emitted with the chunk.
@@ -182,19 +198,18 @@ class Code2WavScheduler:
         worked = bool(self._outputs)
         while self._outputs:
             output = self._outputs.popleft()
-            chunk, at = output.chunk, output.at
-            self._table.end_code2wav(chunk.slots)
+            self._table.end_code2wav(output.slots)
             rows = zip(output.sequences, output.audios, output.paused, strict=True)
             # Rows are dropped if another sequence has the slot by now.
             current = [row for row in rows if self._sequences.get(row[0].slot) is row[0]]
             slots = np.array([sequence.slot for sequence, _, _ in current], np.int64)
             frames = np.array([audio.frames for _, audio, _ in current], np.int64)
             paused_s = np.array([paused for _, _, paused in current]) / SAMPLE_RATE
-            starved = self._table.record_emitted(slots, frames, frames * self.scheduler.frame_s + paused_s, at)
+            starved = self._table.record_emitted(slots, frames, frames * self.scheduler.frame_s + paused_s, output.at)
             for was_dry, (sequence, audio, _) in zip(starved, current, strict=True):
                 sequence.underruns += int(was_dry)
                 if sequence.first_audio_at is None:
-                    sequence.record_first_audio(at)
+                    sequence.record_first_audio(output.at)
                 yield sequence, audio
         if worked:
             self.submit_tasks()
@@ -218,72 +233,67 @@ class Code2WavScheduler:
         frame_offsets = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)
         at = self._table.emitted[chunk.slots][:, None] + frame_offsets
         codes = self._codes[chunk.slots[:, None], at % MAX_BACKLOG_FRAMES]
-        sequences = [self._sequences[int(slot)] for slot in chunk.slots]
-        firsts = at[:, 0].tolist()
-        spoken = [estimate_speech_end(sequence) - first for sequence, first in zip(sequences, firsts, strict=True)]
-        # The detectors are stored here, because the next segment replaces `sequence.detector`.
-        detectors = [sequence.detector for sequence in sequences]
+        rows = [
+            _row_of(self._sequences[slot], row[:size], first)
+            for slot, row, size, first in zip(chunk.slots.tolist(), codes, chunk.frames, at[:, 0].tolist(), strict=True)
+        ]
         self._table.begin_code2wav(chunk.slots)
-        return partial(self.make, chunk, sequences, codes, firsts, spoken, detectors)
+        return partial(self.make, chunk, rows, codes)
 
-    def make(
-        self,
-        chunk: Code2WavChunk,
-        sequences: list[Sequence],
-        codes: Codes,
-        firsts: list[int],
-        spoken: list[int],
-        detectors: list[RunawayDetector],
-    ) -> None:
+    def make(self, chunk: Code2WavChunk, rows: list[_ChunkRow], codes: Codes) -> None:
         """Decode a chunk of frames, and emit its audio immediately.
 
-        Args:
-            chunk: Slots, and the number of frames of each slot.
-            sequences, codes: Sequence of each slot, and its codes [size, Q].
-            firsts: Index of each sequence's first frame in this chunk.
-            spoken: Index, within the chunk, of each sequence's first frame after the end of its text.
-            detectors: Detector of runaway speech for each sequence's segment.
+        Shapes: codes [B, size, Q], the codes of all rows with padding.
 
         Thread: worker.
         """
         began = self._clock()
-        row_codes = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]
-        try:
-            pcms = self._decode(chunk, sequences, codes)
-            audios = [self._guard(*row) for row in zip(detectors, row_codes, pcms, spoken, strict=True)]
-        except Exception:
-            log.exception("Code2Wav of %d chunks failed", len(sequences))
-            audios = [SequenceAudio(b"", len(row), error=GenerationFailed()) for row in row_codes]
-        paused = [0] * len(sequences)
-        for index, (sequence, row, audio, first) in enumerate(zip(sequences, row_codes, audios, firsts, strict=True)):
-            # Because of the lock, the request cannot end between the check and the emission of the audio.
-            with self._worker.lock:
-                if audio.error is None and not sequence.is_audio_stopped:
-                    codes_out = row[: audio.frames]
-                    paused[index] = sequence.emit_audio(audio.pcm, codes_out, first, self._streams.samples_per_frame)
-        now = self._clock()
-        self.pace.code2wav_s = (now - began) / int(chunk.frames.sum())
-        self._outputs.append(_Output(chunk, sequences, audios, paused, now))
+        self._emit(chunk.slots, rows, lambda: self._decode(chunk, rows, codes))
+        self.pace.code2wav_s = (self._clock() - began) / int(chunk.frames.sum())
 
-    def _decode(self, chunk: Code2WavChunk, sequences: list[Sequence], codes: Codes) -> list[bytes | SpeechError]:
+    def _decode(self, chunk: Code2WavChunk, rows: list[_ChunkRow], codes: Codes) -> list[bytes | SpeechError]:
         """Return the audio of every row: decoded now, or launched with the row's first frame.
 
         Thread: worker.
         """
         stream = Stream.FIRST_AUDIO if chunk.is_urgent else Stream.AUDIO
         pcms: dict[int, bytes | SpeechError] = {}
-        if any(sequence.first_audio is None for sequence in sequences):
-            with self._streams.device.stream(stream):
-                indices = [index for index, row in enumerate(sequences) if row.first_audio is None and self._open(row)]
-                if indices:
-                    slots = [sequences[index].slot for index in indices]
-                    outputs = self._streams.decode(slots, torch.from_numpy(codes[indices]), stream, at_end=chunk.at_end)
-                    pcms.update(zip(indices, outputs, strict=True))
-        for index, sequence in enumerate(sequences):
-            if sequence.first_audio is not None:
-                first_audio, sequence.first_audio = sequence.first_audio, None
+        with self._streams.device.stream(stream):
+            indices = [
+                index for index, row in enumerate(rows) if row.sequence.first_audio is None and self._open(row.sequence)
+            ]
+            if indices:
+                slots = [rows[index].sequence.slot for index in indices]
+                outputs = self._streams.decode(slots, torch.from_numpy(codes[indices]), stream, at_end=chunk.at_end)
+                pcms.update(zip(indices, outputs, strict=True))
+        for index, row in enumerate(rows):
+            if row.sequence.first_audio is not None:
+                first_audio, row.sequence.first_audio = row.sequence.first_audio, None
                 pcms[index] = first_audio.pcm()
-        return [pcms.get(index, GenerationFailed()) for index in range(len(sequences))]
+        return [pcms.get(index, GenerationFailed()) for index in range(len(rows))]
+
+    def _emit(self, slots: Slots, rows: list[_ChunkRow], decode: Callable[[], list[bytes | SpeechError]]) -> None:
+        """Emit the audio of a chunk, and store its results for `collect`.
+
+        Args:
+            decode: Function that returns the audio of every row.
+
+        Thread: worker.
+        """
+        try:
+            audios = [self._guard(row, pcm) for row, pcm in zip(rows, decode(), strict=True)]
+        except Exception:
+            log.exception("Code2Wav of %d chunks failed", len(rows))
+            audios = [SequenceAudio(b"", len(row.codes), error=GenerationFailed()) for row in rows]
+        paused = [0] * len(rows)
+        for index, (row, audio) in enumerate(zip(rows, audios, strict=True)):
+            # Because of the lock, the request cannot end between the check and the emission of the audio.
+            with self._worker.lock:
+                if audio.error is None and not row.sequence.is_audio_stopped:
+                    paused[index] = row.sequence.emit_audio(
+                        audio.pcm, row.codes[: audio.frames], row.first, self._streams.samples_per_frame
+                    )
+        self._outputs.append(_Output(slots, [row.sequence for row in rows], audios, paused, self._clock()))
 
     def _open(self, sequence: Sequence) -> bool:
         """Open a sequence's Code2Wav stream if necessary.
@@ -302,22 +312,26 @@ class Code2WavScheduler:
             sequence.opened = True
         return True
 
-    def _guard(self, detector: RunawayDetector, codes: Codes, pcm: bytes | SpeechError, spoken: int) -> SequenceAudio:
+    def _guard(self, row: _ChunkRow, pcm: bytes | SpeechError) -> SequenceAudio:
         """Cut audio that is a loop or a long silence after the end of the text.
 
         Thread: worker.
         """
-        size, start = len(codes), max(0, spoken)
+        size, start = len(row.codes), max(0, row.spoken)
         if isinstance(pcm, SpeechError):
             return SequenceAudio(b"", size, error=pcm)
         pcm = pcm[: size * self._frame_bytes]
         if not self._guarded or start >= size:
             return SequenceAudio(pcm, size)
-        guard = detector.check_frames(codes[start:], pcm[start * self._frame_bytes :])
+        guard = row.detector.check_frames(row.codes[start:], pcm[start * self._frame_bytes :])
         if guard is None:
             return SequenceAudio(pcm, size)
-        frames = start + detector.cut_at + 1
+        frames = start + row.detector.cut_at + 1
         return SequenceAudio(pcm[: frames * self._frame_bytes], frames, size - frames, guard)
+
+
+def _row_of(sequence: Sequence, codes: Codes, first: int) -> _ChunkRow:
+    return _ChunkRow(sequence, codes, first, estimate_speech_end(sequence) - first, sequence.detector)
 
 
 def estimate_speech_end(sequence: Sequence) -> int:
