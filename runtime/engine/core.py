@@ -288,6 +288,9 @@ class EngineCore:
             if output.has_failed:
                 self._fail(output.slots)
                 continue
+            if output.is_prefill and output.result is not None:
+                has_frame = output.result.has_frame
+                self.code2wav_scheduler.emit_first_audio(output.slots[has_frame], output.result.codes[has_frame])
             for row, (slot, prompt) in enumerate(zip(output.slots, output.prompts, strict=False)):
                 sequence, result = self.sequences[int(slot)], output.result
                 if result is not None and result.ended[row]:
@@ -520,9 +523,8 @@ class EngineCore:
         A row without a frame has ended.
         """
         table, ended, finite = self.table, result.ended, result.finite
-        good = finite & ~ended
-        good_slots = slots[good]
-        self.code2wav_scheduler.store_frames(good_slots, result.codes[good])
+        good_slots = slots[result.has_frame]
+        self.code2wav_scheduler.store_frames(good_slots, result.codes[result.has_frame])
         for slot in slots[~finite]:
             self.finish_request(self.sequences[int(slot)], NonFiniteOutput())
         for slot in slots[finite & ended]:

@@ -61,6 +61,14 @@ class FrameResult:
     ended: NDArray[np.bool_]
     finite: NDArray[np.bool_]
 
+    @property
+    def has_frame(self) -> NDArray[np.bool_]:
+        """Return a mask of the rows with a usable frame.
+
+        Shapes: result [B].
+        """
+        return self.finite & ~self.ended
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchedFrame:
@@ -294,7 +302,7 @@ class ModelRunner:
         Args:
             slots: Slot numbers [B].
             then: Function that is called with the codes [B, Q] on the device. It may launch further work on this
-                stream.
+                stream, which is part of the launch.
 
         Raises:
             UnreadableFrame: The frame cannot be retried. After other exceptions, prefill and frame may be retried.
@@ -314,8 +322,7 @@ class ModelRunner:
                 graph.replay()
                 output = graph.result
             memory = self._first_outputs.next()
-            event = self._to_host(output, memory[:size])
-            then(output[:count, :-2])
+            event = self._to_host(output, memory[:size], lambda: then(output[:count, :-2]))
         slot_cache.host_frame[slots] += 1
         return LaunchedFrame(slots, memory, event)
 
@@ -389,10 +396,11 @@ class ModelRunner:
             return least, None
         return self.graphs.fitting(work, *least)
 
-    def _to_host(self, output: Tensor, memory: Tensor) -> Event:
-        """Start to copy a frame's output to the host, and return an event for the end of the copy."""
+    def _to_host(self, output: Tensor, memory: Tensor, then: Callable[[], None] = lambda: None) -> Event:
+        """Copy the output to the host, call `then`, and return an event after both."""
         try:
             self.device.to_host(output, memory)
+            then()
             return self.device.record_event()
         except Exception as error:
             raise UnreadableFrame from error

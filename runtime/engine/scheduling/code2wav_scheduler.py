@@ -165,6 +165,26 @@ class Code2WavScheduler:
             sequence.first_audio = None
             sequence.opened = False
 
+    def emit_first_audio(self, slots: Slots, codes: Codes) -> None:
+        """Emit the audio that `launch_first_audio` has launched for some of the slots.
+
+        Call this method after the launch has finished, before its frames are stored. The engine thread emits this
+        audio, because a worker thread would have to wait for the GIL.
+
+        Shapes: slots [B], codes [B, Q].
+        """
+        rows, first_audios = [], []
+        for slot, frame in zip(slots.tolist(), codes, strict=True):
+            sequence = self._sequences[slot]
+            if sequence.first_audio is not None:
+                rows.append(_row_of(sequence, frame[None], 0))
+                first_audios.append(sequence.first_audio)
+                sequence.first_audio = None
+        if rows:
+            followed = np.array([row.sequence.slot for row in rows])
+            self._table.begin_code2wav(followed)
+            self._emit(followed, rows, lambda: [first_audio.pcm() for first_audio in first_audios])
+
     # --- Methods for tasks that wait in the worker.
 
     def submit_tasks(self) -> None:
@@ -252,24 +272,18 @@ class Code2WavScheduler:
         self.pace.code2wav_s = (self._clock() - began) / int(chunk.frames.sum())
 
     def _decode(self, chunk: Code2WavChunk, rows: list[_ChunkRow], codes: Codes) -> list[bytes | SpeechError]:
-        """Return the audio of every row: decoded now, or launched with the row's first frame.
+        """Decode a chunk, and return the audio of every row.
 
         Thread: worker.
         """
         stream = Stream.FIRST_AUDIO if chunk.is_urgent else Stream.AUDIO
         pcms: dict[int, bytes | SpeechError] = {}
         with self._streams.device.stream(stream):
-            indices = [
-                index for index, row in enumerate(rows) if row.sequence.first_audio is None and self._open(row.sequence)
-            ]
+            indices = [index for index, row in enumerate(rows) if self._open(row.sequence)]
             if indices:
                 slots = [rows[index].sequence.slot for index in indices]
                 outputs = self._streams.decode(slots, torch.from_numpy(codes[indices]), stream, at_end=chunk.at_end)
                 pcms.update(zip(indices, outputs, strict=True))
-        for index, row in enumerate(rows):
-            if row.sequence.first_audio is not None:
-                first_audio, row.sequence.first_audio = row.sequence.first_audio, None
-                pcms[index] = first_audio.pcm()
         return [pcms.get(index, GenerationFailed()) for index in range(len(rows))]
 
     def _emit(self, slots: Slots, rows: list[_ChunkRow], decode: Callable[[], list[bytes | SpeechError]]) -> None:
@@ -278,7 +292,7 @@ class Code2WavScheduler:
         Args:
             decode: Function that returns the audio of every row.
 
-        Thread: worker.
+        Thread: worker or engine.
         """
         try:
             audios = [self._guard(row, pcm) for row, pcm in zip(rows, decode(), strict=True)]
@@ -315,7 +329,7 @@ class Code2WavScheduler:
     def _guard(self, row: _ChunkRow, pcm: bytes | SpeechError) -> SequenceAudio:
         """Cut audio that is a loop or a long silence after the end of the text.
 
-        Thread: worker.
+        Thread: worker or engine.
         """
         size, start = len(row.codes), max(0, row.spoken)
         if isinstance(pcm, SpeechError):

@@ -88,7 +88,8 @@ class Sequence:
     is_repeat: bool = False  # True if the segment is being generated again.
     detector: RunawayDetector = field(default_factory=RunawayDetector)
 
-    # Fields of the Code2Wav stream. They belong to the engine thread until the row has a frame, and then to the worker.
+    # Fields of the Code2Wav stream. They belong to the engine thread until it has stored the first frame, and then to
+    # the worker.
     opened: bool = False  # True if the slot's Code2Wav stream is open.
     first_audio: FirstAudio | None = None  # Code2Wav work that was launched together with the first frame.
     # Pauses that are not emitted yet: number of frames before the pause, and length of the pause in samples. The engine

@@ -192,6 +192,19 @@ def test_first_frame_with_end_token_leaves_a_fresh_audio_stream(
     assert len(launched) == (1 if engine.device.holds_graphs else 0), "of a request, only its first part's"
 
 
+def test_first_audio_does_not_wait_for_a_worker(quick: Checkpoint, held_worker: Code2WavWorker) -> None:
+    engine, recorder, request = engine_of(quick, device=LateDevice(2)), EventRecorder(), custom_voice(max_frames=6)
+    engine.submit(request, recorder)
+    run_turns(engine, 40)
+    assert [len(chunk.codes) for chunk in recorder.chunks] == [1]
+    while not recorder.ended:
+        if (run := held_worker.next_task()) is not None:
+            run()
+        engine.tick()
+    held_worker.threads.clear()
+    assert_same(recorder, speak(engine_of(quick, device=CpuDevice()), request))
+
+
 @pytest.mark.slow
 def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are batched and padded at the end, as on a GPU.
