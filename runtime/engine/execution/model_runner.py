@@ -25,6 +25,7 @@ from runtime.engine.execution.prompt_batches import (
     PROMPT_BATCH_SIZES,
     Chunk,
     PackedPieces,
+    PromptBatch,
     PromptBatches,
     WholeChunks,
 )
@@ -143,9 +144,7 @@ class ModelRunner:
         shapes = list(self._batches.shapes()) if self._pads else [(1, 1)]
         width, pieces = max(count * size for count, size in shapes), max(count for count, _ in shapes)
         self._embeds = torch.zeros((width, self.hidden_size), device=target, dtype=dtype)
-        # Values of a launch that one copy writes: first `PromptBatch.places`, then the ids of all positions.
-        self._numbers = torch.zeros(5 * pieces + 2 * width, device=target, dtype=torch.int64)
-        self._places, self._ids = self._numbers[: 5 * pieces].view(5, -1), self._numbers[5 * pieces :].view(-1, 2)
+        self._prompt_inputs = PromptBuffer(pieces, width, target)
         self._embeds_ids = packs
         width = checkpoint.config.talker.num_code_groups + 2
         # One host buffer for each frame that can be in flight, and one for the frame that is being read.
@@ -193,7 +192,7 @@ class ModelRunner:
         for span, size, drawn in product(reversed(self._spans), reversed(sizes), capture_keys):
             following = partial(self.frame.next, self._rows[:size], span=span, plain=drawn == (PLAIN,))
             yield GraphKind.DECODE, (size, span, *drawn), (following, Stream.FRAMES)
-        self._places[:] = torch.tensor([scratch, 0, 1, scratch, 0])[:, None]
+        self._prompt_inputs.places[:] = torch.tensor([scratch, 0, 1, scratch, 0])[:, None]
         for count, size in reversed(chunks):
             embeds, places, ids = self._chunk(count, size)
             prefill = partial(self.frame.prefill_padded, embeds, places, self._spans[0], ids)
@@ -209,8 +208,8 @@ class ModelRunner:
 
         Shapes: embeds [count, size, H]; places [5, count]; ids [count * size, 2].
         """
-        embeds, ids = self._embeds[: count * size], self._ids[: count * size]
-        return embeds.view(count, size, -1), self._places[:, :count], ids if self._embeds_ids else None
+        places, ids = self._prompt_inputs.views(count, size)
+        return self._embeds[: count * size].view(count, size, -1), places, ids if self._embeds_ids else None
 
     @contextmanager
     def prompt_stream(self, slot: int) -> Iterator[None]:
@@ -274,18 +273,12 @@ class ModelRunner:
             if ids is None:
                 # The buffer must not contain NaN, because attention multiplies padding by 0, and 0 * NaN is NaN.
                 flat.zero_()
-            batch_ids = np.full((len(flat), 2), (0, NO_CODEC))
             for at, part in batch.inputs:
                 if isinstance(part, Tensor):
                     flat[at : at + len(part)] = part
-                    batch_ids[at : at + len(part), 0] = EMBEDDED
                 else:
                     assert ids is not None, "only fused operations embed ids"
-                    batch_ids[at : at + len(part)] = part
-            batch_places = np.zeros(self._places.shape, np.int64)
-            batch_places[:, : places.shape[1]] = batch.places
-            numbers = np.concatenate((batch_places.ravel(), batch_ids.ravel()))
-            copy_into(self._numbers[: len(numbers)], numbers)
+            self._prompt_inputs.write(batch)
             span = self._span_of(batch.reach)
             graph = self.graphs.get(GraphKind.PREFILL, *batch.shape) if span == self._spans[0] else None
             if graph is not None:
@@ -404,6 +397,38 @@ class ModelRunner:
             return self.device.record_event()
         except Exception as error:
             raise UnreadableFrame from error
+
+
+class PromptBuffer:
+    """Device buffer for the places and ids of the prompts in a launch, which one copy writes.
+
+    Shapes: places [5, pieces] int64, see `PromptBatch`; ids [positions, 2] int64, text id and codec id.
+    """
+
+    def __init__(self, pieces: int, positions: int, device: torch.device) -> None:
+        self._numbers = torch.zeros(5 * pieces + 2 * positions, device=device, dtype=torch.int64)
+        self.places, self.ids = self._numbers[: 5 * pieces].view(5, -1), self._numbers[5 * pieces :].view(-1, 2)
+
+    def views(self, pieces: int, size: int) -> tuple[Tensor, Tensor]:
+        """Return the places and ids of a launch, with pieces of `size` positions.
+
+        Shapes: results [5, pieces] and [pieces * size, 2].
+        """
+        return self.places[:, :pieces], self.ids[: pieces * size]
+
+    def write(self, batch: PromptBatch) -> None:
+        """Write the places and ids of a launch.
+
+        Positions of embeddings get the text id `EMBEDDED`.
+        """
+        pieces, size = batch.shape
+        ids = np.full((pieces * size, 2), (0, NO_CODEC))
+        for at, part in batch.inputs:
+            ids[at : at + len(part)] = (EMBEDDED, NO_CODEC) if isinstance(part, Tensor) else part
+        places = np.zeros(self.places.shape, np.int64)
+        places[:, :pieces] = batch.places
+        numbers = np.concatenate((places.ravel(), ids.ravel()))
+        copy_into(self._numbers[: len(numbers)], numbers)
 
 
 class HostBufferRing:
