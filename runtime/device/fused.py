@@ -188,24 +188,29 @@ class Fused(Protocol):
         new: int = 1,
         *,
         inputs_ready: bool = False,
+        out: Tensor | None = None,
     ) -> Tensor:
         """Compute the attention of the `new` newest positions of each row of a decode step.
 
         The operation also applies head norms and RoPE, and writes the new keys and values to the cache. Each row
-        attends to the positions of its slot. The slot inputs for `inputs_ready` are `rows` and `positions`.
+        attends to the positions of its slot. The slot inputs for `inputs_ready` are `rows` and `positions`. The result
+        is written to `out` or to a new tensor.
 
         Shapes: qkv [B * new, (heads + 2 kv_heads) * d]; rows [B] int64, slot numbers; positions [B] int64, first new
-        position; result [B * new, heads * d].
+        position; out, result [B * new, heads * d].
         """
 
-    def prefill_attention(self, qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
+    def prefill_attention(
+        self, qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor, out: Tensor | None = None
+    ) -> Tensor:
         """Compute the attention of P new positions in each of n slots.
 
         The operation also applies head norms and RoPE, and writes the new keys and values to the cache. Positions
-        beyond the end of a slot are written to its last position, to which no query attends.
+        beyond the end of a slot are written to its last position, to which no query attends. The result is written to
+        `out` or to a new tensor.
 
         Shapes: qkv [n * P, (heads + 2 kv_heads) * d]; slot [n] int64, slot numbers; start [n] int64, first new
-        positions; result [n * P, heads * d].
+        positions; out, result [n * P, heads * d].
         """
 
     def sample(

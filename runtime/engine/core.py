@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,12 @@ from runtime.engine.execution.graphs import GraphPool
 from runtime.engine.execution.model_runner import FrameResult, ModelRunner, UnreadableFrame
 from runtime.engine.execution.prefix_cache import PrefixCache
 from runtime.engine.execution.prompt import Prompt
-from runtime.engine.execution.prompt_batches import PROMPT_BATCH_SIZES
+from runtime.engine.execution.prompt_batches import (
+    JOINING_POSITIONS,
+    MIN_JOINED_ROWS,
+    PIECE_POSITIONS,
+    PROMPT_BATCH_SIZES,
+)
 from runtime.engine.execution.slots import SlotInputs
 from runtime.engine.scheduling.code2wav_scheduler import Code2WavScheduler
 from runtime.engine.scheduling.in_flight import Expect, InFlight
@@ -55,8 +60,8 @@ DEVICE_CODE2WAV_FRAMES = 512
 # Minimum fraction of the speaking rows that one Code2Wav call should contain. Chunks that are not urgent are delayed
 # until enough rows are ready.
 DEVICE_BATCH_FILL_RATIO = 0.125
-# First frames are part of decode steps if this number and this fraction of the slots are speaking.
-DEVICE_JOINING_ROWS = 48
+# Minimum fraction of the slots that must be speaking before prompts and first frames become part of decode steps
+# (`MIN_JOINED_ROWS` is the minimum number).
 DEVICE_JOINING_SHARE = 0.875
 
 
@@ -125,7 +130,7 @@ class EngineCore:
             sound_work=engine.sound_work or (CPU_CODE2WAV_FRAMES if on_cpu else DEVICE_CODE2WAV_FRAMES),
             batch_fill_ratio=0.0 if on_cpu else DEVICE_BATCH_FILL_RATIO,
             first_alone=on_cpu,
-            min_joining_rows=math.inf if on_cpu else max(DEVICE_JOINING_ROWS, DEVICE_JOINING_SHARE * slots),
+            min_joining_rows=math.inf if on_cpu else max(MIN_JOINED_ROWS, DEVICE_JOINING_SHARE * slots),
         )
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)
@@ -350,9 +355,10 @@ class EngineCore:
         # Only one prefill runs at a time. Requests that arrive during a prefill share the next one.
         if self.in_flight.is_prefilling:
             return False
-        prefilling = self.segment_runner.prefilling
+        joining = self._joining_sequences()
+        prefilling = [sequence for sequence in self.segment_runner.prefilling if sequence not in joining]
         most = max((self.modes[sequence.request.mode].prefills or self._prefills for sequence in prefilling), default=0)
-        sequences = list(prefilling)[: min(most, PROMPT_BATCH_SIZES[-1])]
+        sequences = prefilling[: min(most, PROMPT_BATCH_SIZES[-1])]
         if sequences:
             self._prefill_chunks(sequences)
             self.process_outputs()
@@ -365,7 +371,8 @@ class EngineCore:
             True if a decode step was launched.
         """
         self.code2wav_scheduler.resubmit_tasks()
-        if not self.in_flight.may_launch_step or not self.table.speaking.any():
+        joining = self._joining_sequences()
+        if not self.in_flight.may_launch_step or not (joining or self.table.speaking.any()):
             return False
         began = self.clock()
         is_scarce = self.waiting.ready > 0 or len(self.sequences) > max(1, YIELD_BUSY_SHARE * self.slots)
@@ -374,9 +381,9 @@ class EngineCore:
         slots = self.scheduler.runnable(
             self.table, began, is_scarce=is_scarce, yields_to_first_audio=yields_to_first_audio
         )
-        if not len(slots):
+        if not len(slots) and not joining:
             return False
-        self._decode_step(slots, began)
+        self._decode_step(slots, began, joining)
         self.process_outputs()
         return True
 
@@ -485,6 +492,23 @@ class EngineCore:
         for sequence, stop in zip(sequences, stops, strict=True):
             self.segment_runner.record_prefill(sequence, stop)
 
+    def _joining_sequences(self) -> list[Sequence]:
+        """Return the sequences whose prompts the next decode step should prefill."""
+        joining: list[Sequence] = []
+        if not self.scheduler.joins_first_frames(self.table):
+            return joining
+        pieces = 0
+        for sequence in self.segment_runner.prefilling:
+            count = 0 if sequence.prompt is None else self.runner.joining_pieces(sequence.prompt)
+            most = self.modes[sequence.request.mode].prefills or math.inf
+            if len(joining) >= most or (pieces + count) * PIECE_POSITIONS > JOINING_POSITIONS[-1]:
+                break
+            # The prompt stream may still process the prompt of an earlier sequence in the slot.
+            if count and not self.in_flight.is_prefilling_slot(sequence.slot):
+                joining.append(sequence)
+                pieces += count
+        return joining
+
     def _joins_first_frames(self, prompts: list[Prompt]) -> bool:
         """True if the first frames after these prompts are part of a decode step.
 
@@ -494,22 +518,34 @@ class EngineCore:
             map(self.segment_runner.caches_prefix, prompts)
         )
 
-    def _decode_step(self, slots: Slots, began: float) -> None:
-        """Launch a frame of some rows.
+    def _decode_step(self, slots: Slots, began: float, joining: Collection[Sequence] = ()) -> None:
+        """Launch a frame of some rows, and the prefill of new prompts.
 
-        If the launch fails, both halves of the rows are retried, until only the faulty row fails. A failed frame
-        changes no state (execution/frame.py), so the other rows get the same frame as without the failure.
+        If the launch fails, the prompts are prefilled separately, and both halves of the rows are retried, until only
+        the faulty row fails. A failed frame changes no state (execution/frame.py), so the other rows get the same frame
+        as without the failure.
         """
+        new = {sequence.slot: sequence.prompt for sequence in joining if sequence.prompt is not None}
+        every = np.concatenate((np.array([*new], np.int64), slots))
         try:
-            step = self.runner.step(slots)
-            self.table.record_launched(slots)
-            self.in_flight.add_launch(Stream.FRAMES, slots, step.event, step, began=began)
+            step = self.runner.step(every, [*new.items()])
+            self.table.record_launched(every)
+            self.in_flight.add_launch(Stream.FRAMES, every, step.event, step, [*new.values()], began)
+            for sequence in joining:
+                self.segment_runner.record_prefill(sequence, len(new[sequence.slot].inputs))
             return
         except Exception as error:
-            log.exception("a frame of %d rows failed", len(slots))
-            is_over = len(slots) == 1 or isinstance(error, UnreadableFrame)
+            log.exception("a frame of %d rows failed", len(every))
+            is_over = (len(slots) == 1 and not joining) or isinstance(error, UnreadableFrame)
         if is_over:
-            self._fail(slots)
+            self._fail(every)
+            return
+        if joining:
+            # The prompt stream does not wait for the values of the slots that the failed launch has written.
+            self.device.record_event().synchronize()
+            self._prefill_chunks([*joining])
+            if len(slots):
+                self._decode_step(slots, began)
             return
         for half in np.array_split(slots, 2):
             while self.in_flight.wait():  # Read all earlier results first, because a result may end a row.

@@ -19,10 +19,12 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Stream
 from runtime.device.quantized import Quantization
-from runtime.engine.execution.model_runner import ModelRunner
+from runtime.engine.execution.graphs import GraphKind
+from runtime.engine.execution.model_runner import LaunchedFrame, ModelRunner
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import NetworkSamplingParams, RequestSamplingParams, SlotInputs
 from runtime.model.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.talker import NO_CODEC
 from tests.support.checkpoints import TINY, few_layers
 from tests.support.checkpoints.files import write_drawn
 from tests.support.checkpoints.torch_draw import TorchDraw
@@ -133,6 +135,59 @@ def test_first_frames_in_a_step_equal_separate_first_frames(checkpoint: Checkpoi
     runner, serials = runner_of(), list(range(SLOTS))
     expected = spoken(runner, checkpoint, serials, together=True)
     assert np.array_equal(spoken(runner, checkpoint, serials, together=True, joins=True), expected)
+
+
+def frames_of(runner: ModelRunner, prompts: list[Prompt], *, joins: bool) -> list[Codes]:
+    """Start three requests at a time, and return the first frames of every request.
+
+    With `joins`, the step of the earlier requests prefills the new prompts.
+
+    Shapes: one array [STEPS, Q] per request.
+    """
+    slots = [
+        runner.slot_cache.allocate(SlotInputs(settings_of(serial), 7 + serial, [])) for serial in range(len(prompts))
+    ]
+    codes: dict[int, list[Codes]] = {slot: [] for slot in slots}
+
+    def keep(rows: list[int], launched: LaunchedFrame) -> None:
+        result = launched.result()
+        assert result.finite.all()
+        for slot, frame in zip(rows, result.codes, strict=True):
+            codes[slot].append(frame)
+
+    for begin in range(0, len(slots), 3):
+        new = list(zip(slots, prompts, strict=True))[begin : begin + 3]
+        if joins:
+            rows = [slot for slot, _ in new] + slots[:begin]
+            keep(rows, runner.step(np.array(rows), new))
+            continue
+        for slot, prompt in new:
+            start, launched = 0, None
+            while launched is None:
+                start, launched = runner.prefill(slot, prompt, start)
+            keep([slot], launched)
+    while min(map(len, codes.values())) < STEPS:
+        keep(slots, runner.step(np.array(slots)))
+    for slot in slots:
+        runner.slot_cache.release(slot)
+    return [np.stack(codes[slot][:STEPS]) for slot in slots]
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_prompts_in_steps_equal_separate_prefills(
+    checkpoint: Checkpoint, runner_of: RunnerOf, monkeypatch: pytest.MonkeyPatch, eager: bool
+) -> None:
+    monkeypatch.setattr("runtime.engine.execution.model_runner.MIN_JOINED_ROWS", 16)
+    runner = runner_of(eager=eager)
+    prompts = [
+        Prompt(np.stack([np.arange(serial, 4 * serial + 9) % 200, np.full(3 * serial + 9, NO_CODEC)], axis=1), [])
+        for serial in range(SLOTS)
+    ]
+    assert max(map(runner.joining_pieces, prompts)) == 5
+    assert bool(runner.graphs.of(GraphKind.DECODE_WITH_PROMPTS)) != eager
+    expected = frames_of(runner, prompts, joins=False)
+    for ours, truth in zip(frames_of(runner, prompts, joins=True), expected, strict=True):
+        assert np.array_equal(ours, truth)
 
 
 def test_codes_are_identical_without_a_graph(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:

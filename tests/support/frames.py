@@ -61,13 +61,13 @@ def _change_frames(runner: ModelRunner, change: Change) -> None:
         frames[slots] = 1
         return made
 
-    def changed(slots: Slots) -> LaunchedFrame:
-        made = step(slots)
+    def changed(slots: Slots, *args: Any) -> LaunchedFrame:
+        made = step(slots, *args)
         frames[slots] += 1
         return Changed(made.slots, made.output, made.event, frames[slots], change)
 
     runner.first = counted  # type: ignore[method-assign, assignment]
-    runner.step = changed  # type: ignore[method-assign]
+    runner.step = changed  # type: ignore[method-assign, assignment]
 
 
 def end_parts_after(engine: Engine, frames: int | Callable[[int], int]) -> None:
@@ -118,8 +118,8 @@ def record_launches(monkeypatch: pytest.MonkeyPatch) -> Launches:
     """Record the launches of all model runners from now on."""
     launches, step, prefill_chunks = Launches(), ModelRunner.step, ModelRunner.prefill_chunks
 
-    def recorded_step(self: ModelRunner, slots: Slots) -> LaunchedFrame:
-        launched_frame = step(self, slots)
+    def recorded_step(self: ModelRunner, slots: Slots, *args: Any) -> LaunchedFrame:
+        launched_frame = step(self, slots, *args)
         launches.steps.append(slots.tolist())
         return launched_frame
 

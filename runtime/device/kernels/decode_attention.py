@@ -6,7 +6,6 @@ reference implementation is runtime/model/layers.py with the attention of a devi
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -38,21 +37,25 @@ def decode_attention(
     new: int = 1,
     *,
     inputs_ready: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Store keys and values of each row's new positions, and return their attention output.
 
     Shapes: qkv [B * new, (heads + 2 kv_heads) * d], where the positions of a row are adjacent; rows [B] int64, slot
-    numbers; positions [B] int64, first new positions; result [B * new, heads * d]. All floating-point tensors have the
-    same dtype, float32 or bfloat16. The cache may also be float8_e4m3fn, to which new keys and values are rounded.
+    numbers; positions [B] int64, first new positions; out, result [B * new, heads * d]. All floating-point tensors have
+    the same dtype, float32 or bfloat16. The cache may also be float8_e4m3fn, to which new keys and values are rounded.
 
     Args:
         new: Number of new positions per row, 1 or 2.
         inputs_ready: True if all kernels that write `rows` and `positions` have finished. The kernel then reads `rows`
             and `positions` while the previous kernel still runs.
+        out: Tensor for the result, or None to allocate one.
     """
     _, kv_heads, T, d = cache.keys.shape
     count = query_heads(qkv, heads, cache, new, rows, positions)
-    out = torch.empty(len(qkv), count * d, device=qkv.device, dtype=qkv.dtype)
+    out = qkv.new_empty(len(qkv), count * d) if out is None else out
+    assert out.shape == (len(qkv), count * d)
+    assert out.is_contiguous()
     parts, width = min(PARTS, triton.next_power_of_2(triton.cdiv(T, PART))), triton.next_power_of_2(d)
     block = 2 * parts * PART * width * cache.keys.itemsize  # Bytes of keys and values that a program reads per step.
     _decode_attention[(len(rows), kv_heads)](

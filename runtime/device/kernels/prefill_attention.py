@@ -7,7 +7,6 @@ in runtime/model/layers.py, called with a device's attention function (`SlotAtte
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -29,18 +28,25 @@ BLOCK = 64  # Number of keys per step.
 FLOAT32_BLOCK = 16
 
 
-def prefill_attention(qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
+def prefill_attention(
+    qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor, out: Tensor | None = None
+) -> Tensor:
     """Store keys and values of P new positions in each of n slots, and return the attention.
 
     The last position of a slot is scratch: padding of a chunk is written to the last position, to which no query
     attends.
 
     Shapes: qkv [n * P, (heads + 2 kv_heads) * d], positions of a slot adjacent; slot [n] int64, slot numbers; start [n]
-    int64, first new positions; result [n * P, heads * d].
+    int64, first new positions; out, result [n * P, heads * d].
+
+    Args:
+        out: Tensor for the result, or None to allocate one.
     """
     _, kv_heads, T, d = cache.keys.shape
     count, P = query_heads(qkv, heads, cache, 1, slot, start), len(qkv) // len(slot)
-    out = torch.empty(len(qkv), count * d, device=qkv.device, dtype=qkv.dtype)
+    out = qkv.new_empty(len(qkv), count * d) if out is None else out
+    assert out.shape == (len(qkv), count * d)
+    assert out.is_contiguous()
     angles, eps = (heads.cos, heads.sin), heads.q_norm.eps
     grid = (len(slot) * triton.cdiv(P, TILE), kv_heads)
     queries = max(16, triton.next_power_of_2(TILE * count // kv_heads))

@@ -125,3 +125,25 @@ class FusedDecodeAttention:
             # Only the first layer must wait for earlier launches.
             inputs_ready=layer > 0,
         )[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class FusedStepAttention:
+    """Attention of a decode step that also prefills prompts, with fused operations.
+
+    The rows of `decode` come first, and then the pieces of `prefill`.
+    """
+
+    decode: FusedDecodeAttention
+    prefill: FusedPrefillAttention
+
+    def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
+        decode, prefill, count = self.decode, self.prefill, len(self.decode.rows)
+        norms, cache = attention.qk_norm_rope(*decode.angles), decode.slot_cache.view(layer)
+        out = qkv.new_empty(len(qkv), attention.heads * attention.head_dim)
+        rows, pieces = qkv[:, 0].tensor_split([count])
+        decode.fused.decode_attention(
+            rows, norms, cache, decode.rows, decode.positions, inputs_ready=layer > 0, out=out[:count]
+        )
+        decode.fused.prefill_attention(pieces, norms, cache, prefill.slot, prefill.start, out=out[count:])
+        return out[:, None]

@@ -19,6 +19,7 @@ from runtime.device.fused import EmbeddingLookup, Fused, PromptHidden, SampleOut
 from runtime.engine.execution.attention import (
     FusedDecodeAttention,
     FusedPrefillAttention,
+    FusedStepAttention,
     PrefillAttention,
     SlotAttention,
 )
@@ -162,6 +163,32 @@ class Frame:
         attend = FusedDecodeAttention(self.slot_cache, fused, self.angles, rows, positions)
         hidden = self.talker.decode(x[:, None], attend, self.ops)
         return self._fused_sample(fused, hidden[:, 0], rows, self.cache)
+
+    def next_with_prompts(self, rows: Tensor, places: Tensor, ids: Tensor) -> Tensor:
+        """Prefill new prompts, generate the next frame of sequences, and return the output.
+
+        The weights are read once for prompts and frames. The result equals that of `prefill_padded` and `next`. The
+        slots of the prompts are part of `rows`, and get their first frames.
+
+        Shapes: rows [B] int64; places [5, n] int64, see `PromptBatch` in prompt_batches.py; ids [n * P, 2] int64;
+        result [B, Q + 2], see `Frame`.
+        """
+        fused, tables, slot_cache = self.fused, self.talker.tables, self.slot_cache
+        assert fused is not None
+        assert tables is not None
+        slots, starts, counts, ends, stops = places
+        slot_cache.position[ends] = stops
+        x, positions = fused.begin_frame(rows, slot_cache.state, tables.frames, tables.text, slot_cache.addresses[:2])
+        text, codec = ids.unbind(1)
+        x = torch.cat((x, self.talker.embed_text(text) + self.talker.embed_codec_or_none(codec)))
+        attend = FusedStepAttention(
+            FusedDecodeAttention(slot_cache, fused, self.angles, rows, positions),
+            FusedPrefillAttention(slot_cache, fused, self.angles, slots, starts),
+        )
+        hidden = self.talker.decode(x[:, None], attend, self.ops)[:, 0]
+        pieces = hidden[len(rows) :].view(len(slots), -1, hidden.shape[1])
+        self.hidden[ends] = pieces[torch.arange(len(slots), device=slots.device), counts - 1]
+        return self._fused_sample(fused, hidden[: len(rows)], rows, self.cache)
 
     def prefill(self, embeds: Tensor, slot: int, start: int) -> None:
         """Prefill the positions of a prompt from `start` on into a slot.

@@ -29,6 +29,7 @@ class GraphKind(StrEnum):
     """
 
     DECODE = "decode steps"  # Shape: number of rows, span, sampling kind.
+    DECODE_WITH_PROMPTS = "decode steps with prompts"  # Shape: number of rows, number of prompt pieces.
     PREFILL = "prefill chunks"  # Shape: number of prompts, positions per prompt.
     FIRST_FRAME = "first frames"  # Shape: number of rows, sampling kind.
     FOLLOWING_AUDIO = "audio after first frames"  # Shape: number of frames, number of rows.

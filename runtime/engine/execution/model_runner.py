@@ -20,7 +20,10 @@ from runtime.engine.execution.graphs import DECODE_BUCKETS, Capture, GraphKind, 
 from runtime.engine.execution.noise import HostNoise
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.prompt_batches import (
+    JOINING_POSITIONS,
     MAX_UNDIVIDED_POSITIONS,
+    MIN_JOINED_ROWS,
+    PIECE_POSITIONS,
     POSITIONS,
     PROMPT_BATCH_SIZES,
     Chunk,
@@ -145,6 +148,9 @@ class ModelRunner:
         width, pieces = max(count * size for count, size in shapes), max(count for count, _ in shapes)
         self._embeds = torch.zeros((width, self.hidden_size), device=target, dtype=dtype)
         self._prompt_inputs = PromptBuffer(pieces, width, target)
+        # Decode steps have a separate buffer, because they run at the same time as prefills.
+        self._joining_batches = PackedPieces(JOINING_POSITIONS)
+        self._joining_inputs = PromptBuffer(JOINING_POSITIONS[-1] // PIECE_POSITIONS, JOINING_POSITIONS[-1], target)
         self._embeds_ids = packs
         width = checkpoint.config.talker.num_code_groups + 2
         # One host buffer for each frame that can be in flight, and one for the frame that is being read.
@@ -192,7 +198,14 @@ class ModelRunner:
         for span, size, drawn in product(reversed(self._spans), reversed(sizes), capture_keys):
             following = partial(self.frame.next, self._rows[:size], span=span, plain=drawn == (PLAIN,))
             yield GraphKind.DECODE, (size, span, *drawn), (following, Stream.FRAMES)
-        self._prompt_inputs.places[:] = torch.tensor([scratch, 0, 1, scratch, 0])[:, None]
+        for buffer in (self._prompt_inputs, self._joining_inputs):
+            buffer.places[:] = torch.tensor([scratch, 0, 1, scratch, 0])[:, None]
+        joining = [*self._joining_batches.shapes()] if self._embeds_ids else []
+        for size, (pieces, _) in product(reversed(sizes), reversed(joining)):
+            if size >= MIN_JOINED_ROWS:
+                inputs = self._joining_inputs.views(pieces, PIECE_POSITIONS)
+                following = partial(self.frame.next_with_prompts, self._rows[:size], *inputs)
+                yield GraphKind.DECODE_WITH_PROMPTS, (size, pieces), (following, Stream.FRAMES)
         for count, size in reversed(chunks):
             embeds, places, ids = self._chunk(count, size)
             prefill = partial(self.frame.prefill_padded, embeds, places, self._spans[0], ids)
@@ -329,24 +342,41 @@ class ModelRunner:
             self.slot_cache.write(slots.tolist())
             return self.device.record_event()
 
+    def joining_pieces(self, prompt: Prompt) -> int:
+        """Return the number of pieces of a prompt that a decode step can prefill, or 0.
+
+        The prompt must consist of ids, which need no earlier work on the prompt stream.
+        """
+        if self.frame.fused is None or isinstance(prompt.inputs, Tensor) or prompt.key:
+            return 0
+        pieces = -(-len(prompt.inputs) // PIECE_POSITIONS)
+        return pieces if pieces * PIECE_POSITIONS <= JOINING_POSITIONS[-1] else 0
+
     @torch.inference_mode()
-    def step(self, slots: Slots) -> LaunchedFrame:
-        """Launch the next frame of the given slots.
+    def step(self, slots: Slots, prompts: Sequence[tuple[int, Prompt]] = ()) -> LaunchedFrame:
+        """Launch the next frame of the given slots, which may include slots with new prompts.
 
-        Slots without a frame must have reached the event of `end_prefill`.
+        Other slots without a frame must have reached the event of `end_prefill`.
 
-        Shapes: slots [B].
+        Args:
+            slots: Slot numbers [B].
+            prompts: Slot and complete prompt of each prompt that the launch prefills. The prompts have together at most
+                `JOINING_POSITIONS[-1]` positions in whole pieces (`joining_pieces`).
 
         Raises:
             UnreadableFrame: The frame cannot be retried. After other exceptions, the frame may be retried for any slot.
         """
         slot_cache, count = self.slot_cache, len(slots)
         with self.device.stream(Stream.FRAMES):
+            pieces = self._write_prompts(prompts)
             # If a row has filled its slot, one more frame may be launched before the result is read. This frame writes
             # to the padding position, which is never read.
             reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
             plain = self._is_lean and slot_cache.is_plain(slots)
-            (size, *_), graph = self._fitting(slots, GraphKind.DECODE, count, reach, plain=plain)
+            if pieces:
+                (size, pieces), graph = self.graphs.fitting(GraphKind.DECODE_WITH_PROMPTS, count, pieces)
+            else:
+                (size, *_), graph = self._fitting(slots, GraphKind.DECODE, count, reach, plain=plain)
             requested_slots = self._row_buffers.next()
             host_slots = requested_slots.numpy()  # Writing to arrays takes less host time than writing to tensors.
             host_slots[:count], host_slots[count:size] = slots, slot_cache.slots
@@ -354,7 +384,9 @@ class ModelRunner:
             rows.copy_(requested_slots[:size], non_blocking=True)
             if self.frame.noise is not None:
                 self._put_noise(self.frame.noise, slots)
-            if graph is None:
+            if graph is None and pieces:
+                output = self.frame.next_with_prompts(rows, *self._joining_inputs.views(pieces, PIECE_POSITIONS))
+            elif graph is None:
                 output = self.frame.next(rows, slots, self._span_of(reach), plain=plain)
             else:
                 graph.replay()
@@ -365,6 +397,18 @@ class ModelRunner:
         slot_cache.host_frame[slots] += 1
         self._last_of.update(dict.fromkeys(slots.tolist(), event))
         return LaunchedFrame(slots, memory, event)
+
+    def _write_prompts(self, prompts: Sequence[tuple[int, Prompt]]) -> int:
+        """Write the inputs of prompts for a decode step, and return the number of pieces."""
+        if not prompts:
+            return 0
+        self.slot_cache.write(slot for slot, _ in prompts)
+        chunks = [(slot, 0, prompt.inputs) for slot, prompt in prompts]
+        (batch,) = self._joining_batches.batches(chunks, self.slot_cache.slots)
+        self._joining_inputs.write(batch)
+        for slot, prompt in prompts:
+            self.slot_cache.host_position[slot] = len(prompt.inputs)
+        return batch.shape[0]
 
     def _span_of(self, reach: int) -> int:
         """Return the smallest span of at least `reach` positions, or the largest span."""

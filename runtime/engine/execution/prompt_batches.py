@@ -27,6 +27,10 @@ MAX_UNDIVIDED_POSITIONS = 128  # Maximum total number of positions per launch fo
 PIECE_POSITIONS = 16
 # Total numbers of positions per launch. A graph is captured for each of them.
 POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)
+# Total numbers of positions that a decode step can prefill, and minimum number of speaking rows for such steps. A graph
+# is captured for each number of positions and each batch size from this minimum on.
+JOINING_POSITIONS = (32, 64, 128, 256)
+MIN_JOINED_ROWS = 48
 
 Inputs = Tensor | NDArray[np.int64]  # Embeddings or ids, as in `Prompt.inputs`.
 Chunk = tuple[int, int, Inputs]  # Slot, first position, and inputs of P positions.
@@ -69,10 +73,17 @@ class PromptBatches(Protocol):
 
 
 class PackedPieces:
-    """Packing that cuts all chunks into pieces of `PIECE_POSITIONS` positions."""
+    """Packing that cuts all chunks into pieces of `PIECE_POSITIONS` positions.
+
+    Args:
+        positions: Possible total numbers of positions of a launch.
+    """
+
+    def __init__(self, positions: Sequence[int] = POSITIONS) -> None:
+        self._positions = positions
 
     def shapes(self) -> Iterable[Shape]:
-        return ((positions // PIECE_POSITIONS, PIECE_POSITIONS) for positions in POSITIONS)
+        return ((positions // PIECE_POSITIONS, PIECE_POSITIONS) for positions in self._positions)
 
     def batches(self, chunks: Sequence[Chunk], scratch: int) -> Iterator[PromptBatch]:
         places: list[tuple[int, int, int, int, int]] = []
@@ -83,7 +94,7 @@ class PackedPieces:
                 stop = min(at + PIECE_POSITIONS, len(part))
                 stored_at = (slot, start + stop) if stop == len(part) else (scratch, 0)
                 places.append((slot, start + at, stop - at, *stored_at))
-        most = POSITIONS[-1]
+        most = self._positions[-1]
         for first in range(0, PIECE_POSITIONS * len(places), most):
             now = places[first // PIECE_POSITIONS : (first + most) // PIECE_POSITIONS]
             pieces = next(count for count, _ in self.shapes() if count >= len(now))

@@ -30,8 +30,8 @@ class StepOutput:
     """Result of a finished step of the device.
 
     Slots whose result of this step was discarded are not included. `result` is None if the step failed, or if it was
-    the end of a prefill without a first frame. If the step has completed prompts, `prompts` contains the prompt of each
-    slot. Otherwise `prompts` is empty. `took_s` is the duration of the step on the device in seconds.
+    the end of a prefill without a first frame. `prompts` contains the prompts that the step has completed, which are
+    those of the first slots. `took_s` is the duration of the step on the device in seconds.
 
     Shapes: slots [B], and every array of `result` [B, ...].
     """
@@ -50,7 +50,8 @@ class _Launch:
 
     Shapes: slots, discarded [B].
 
-    `launched` is None for prefill chunks without first frames. `prompts` contains the prompts that a prefill completes.
+    `launched` is None for prefill chunks without first frames. `prompts` contains the prompts that the launch
+    completes, which are those of the first slots.
     """
 
     slots: Slots
@@ -104,6 +105,10 @@ class InFlight:
         """True if a prefill is in flight, even if its request has ended."""
         return bool(self._prefills)
 
+    def is_prefilling_slot(self, slot: int) -> bool:
+        """True if a prefill of a slot is in flight, even if its request has ended."""
+        return any(slot in launch.slots for launch in self._prefills)
+
     def add_launch(
         self,
         stream: Stream,
@@ -120,7 +125,7 @@ class InFlight:
         Args:
             event: Event after which the results are valid.
             launched: Launched frame, or None for prefill chunks without first frames.
-            prompts: Prompts of the slots, if the launch completes them.
+            prompts: Prompts that the launch completes, which are those of the first slots.
             began: Time in seconds at which the device could start, or None for the current time.
         """
         began = self._clock() if began is None else began
@@ -153,7 +158,8 @@ class InFlight:
                     result, has_failed = None, True
                 launches.popleft()
                 if result is not None or launch.prompts or has_failed:
-                    yield self._wanted(launch, result, has_failed=has_failed)
+                    is_prefill = launches is self._prefills
+                    yield self._wanted(launch, result, has_failed=has_failed, is_prefill=is_prefill)
 
     def wait(self) -> bool:
         """Wait until the device has finished the oldest launch.
@@ -167,13 +173,13 @@ class InFlight:
                 launches[0].event.synchronize()
         return bool(launches)
 
-    def _wanted(self, launch: _Launch, result: FrameResult | None, *, has_failed: bool) -> StepOutput:
+    def _wanted(self, launch: _Launch, result: FrameResult | None, *, has_failed: bool, is_prefill: bool) -> StepOutput:
         is_current = self._discarded[launch.slots] == launch.discarded
         if result is not None and not is_current.all():
             result = FrameResult(result.codes[is_current], result.ended[is_current], result.finite[is_current])
         now = self._clock()
         took_s = now - max(launch.began, self._last_output)
-        if not launch.prompts:
+        if not is_prefill:
             self._last_output = now
         prompts = [prompt for prompt, is_kept in zip(launch.prompts, is_current, strict=False) if is_kept]
-        return StepOutput(launch.slots[is_current], result, has_failed, bool(launch.prompts), prompts, took_s)
+        return StepOutput(launch.slots[is_current], result, has_failed, is_prefill, prompts, took_s)

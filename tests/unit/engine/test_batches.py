@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
 import pytest
 
-from runtime.engine.scheduling.scheduler import Scheduler
+from runtime.device.interface import Stream
+from runtime.engine.execution.model_runner import LaunchedFrame, ModelRunner
+from runtime.engine.execution.prompt import Prompt
+from runtime.engine.scheduling.scheduler import Scheduler, Slots
 from runtime.model.checkpoints.checkpoint import Checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
 from tests.support.engines import (
@@ -75,6 +78,35 @@ def test_first_frames_in_decode_steps_change_no_byte(
 ) -> None:
     monkeypatch.setattr(Scheduler, "joins_first_frames", lambda *_: True)
     assert_all_same(speak_together(engine_of(speaker, slots=8), *varied(True), apart=apart), alone_of(True))
+
+
+@pytest.mark.parametrize("fails", [False, pytest.param(True, marks=pytest.mark.logs_errors)])
+def test_prompts_in_decode_steps_change_no_byte(
+    speaker: Checkpoint,
+    alone_of: Callable[[bool], list[EventRecorder]],
+    monkeypatch: pytest.MonkeyPatch,
+    fails: bool,
+) -> None:
+    """If a step with prompts fails, the prompts are prefilled separately."""
+    step, joined = ModelRunner.step, []
+
+    def step_with_prompts(
+        runner: ModelRunner, slots: Slots, prompts: Sequence[tuple[int, Prompt]] = ()
+    ) -> LaunchedFrame:
+        joined.extend(slot for slot, _ in prompts)
+        if prompts and fails:
+            raise RuntimeError
+        for slot, prompt in prompts:
+            runner.prefill_chunks([(slot, prompt, 0)])
+        with runner.device.stream(Stream.FRAMES):
+            runner.device.wait_event(runner.end_prefill(np.array([slot for slot, _ in prompts], np.int64)))
+        return step(runner, slots)
+
+    monkeypatch.setattr(Scheduler, "joins_first_frames", lambda *_: True)
+    monkeypatch.setattr(ModelRunner, "joining_pieces", lambda _, prompt: int(not prompt.key))
+    monkeypatch.setattr(ModelRunner, "step", step_with_prompts)
+    assert_all_same(speak_together(engine_of(speaker, slots=8), *varied(True), apart=2), alone_of(True))
+    assert len(joined) > 2
 
 
 DIFFERENT = [

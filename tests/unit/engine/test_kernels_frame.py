@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
 pytest.importorskip("triton")
@@ -24,7 +25,7 @@ from runtime.engine.execution.model_runner import FrameResult, ModelRunner
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import NetworkSamplingParams, RequestSamplingParams, SlotInputs
 from runtime.model.products import Linear
-from runtime.model.talker import NO_CODEC
+from runtime.model.talker import NO_CODEC, Talker
 from tests.conftest import Loaded
 from tests.support.cuda import interpreted
 
@@ -121,15 +122,58 @@ def test_first_frame_in_a_step_equals_a_separate_first_frame(loaded: Loaded, dev
         assert torch.equal(ours, truth)
 
 
+def random_ids(talker: Talker, length: int, draw: np.random.Generator) -> NDArray[np.int64]:
+    """Return random text and codec ids of a prompt.
+
+    Shapes: result [length, 2].
+    """
+    assert talker.tables is not None
+    return draw.integers((0, NO_CODEC), [len(talker.tables.text), len(talker.tables.codec) - 1], (length, 2))
+
+
+def test_prompts_in_decode_steps_give_the_same_frames_as_separate_prefills(loaded: Loaded) -> None:
+    """The second step prefills a prompt of two pieces while the first request has a frame."""
+    checkpoint = copy.deepcopy(loaded("quick", "custom_voice"))
+    apart, joined = (ModelRunner(checkpoint, Interpreted(), torch.float32, 2, LENGTH, 16) for _ in range(2))
+    draw = np.random.default_rng(0)
+    prompts = [Prompt(random_ids(checkpoint.talker, length, draw), [3 * length, 7]) for length in (9, 21)]
+    assert [joined.joining_pieces(prompt) for prompt in prompts] == [1, 2]
+    expected = said(apart, prompts)
+    for serial, (prompt, level) in enumerate(zip(prompts, LEVELS, strict=True)):
+        inputs = SlotInputs(RequestSamplingParams(level, level, 1.05), 11 + serial, prompt.trailing)
+        slot = joined.slot_cache.allocate(inputs)
+        result = joined.step(np.arange(serial, -1, -1), [(slot, prompt)]).result()
+        assert result.finite.all()
+        assert np.array_equal(result.codes[0], expected[serial].codes[0])
+    assert joined.slot_cache.position[:2].tolist() == joined.slot_cache.host_position.tolist() == [10, 21]
+    joined.step(np.array([1])).result()
+    assert np.array_equal(joined.step(np.array([1, 0])).result().codes, expected[-1].codes)
+    for ours, truth in zip(joined.slot_cache.state, apart.slot_cache.state, strict=True):
+        assert torch.equal(ours, truth)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        Prompt(np.zeros((257, 2), np.int64), []),
+        Prompt(np.zeros((9, 2), np.int64), [], 8, "key"),
+        Prompt(torch.zeros(9, 64), []),
+    ],
+    ids=["long", "with a prefix", "embedded"],
+)
+def test_other_prompts_are_prefilled_separately(loaded: Loaded, prompt: Prompt) -> None:
+    checkpoint = copy.deepcopy(loaded("quick", "custom_voice"))
+    assert ModelRunner(checkpoint, Interpreted(), torch.float32, 2, LENGTH, 16).joining_pieces(prompt) == 0
+
+
 def test_prompt_ids_give_the_same_frames_as_their_embeddings(loaded: Loaded) -> None:
     """The last launch has the ids of one prompt and the embeddings of the other."""
     checkpoint = copy.deepcopy(loaded("quick", "custom_voice"))
     runners = [ModelRunner(checkpoint, Interpreted(), torch.float32, 2, LENGTH, 16) for _ in range(3)]
     talker, draw = checkpoint.talker, np.random.default_rng(0)
-    assert talker.tables is not None
     by_id, embedded = [], []
     for length in (9, 21):
-        ids = draw.integers((0, NO_CODEC), [len(talker.tables.text), len(talker.tables.codec) - 1], (length, 2))
+        ids = random_ids(talker, length, draw)
         text, codec = torch.from_numpy(ids).unbind(1)
         by_id.append(Prompt(ids, [3 * length, 7]))
         embedded.append(Prompt(talker.embed_text(text) + talker.embed_codec_or_none(codec), [3 * length, 7]))

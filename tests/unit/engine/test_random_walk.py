@@ -65,7 +65,7 @@ class Stand:
             then(torch.from_numpy(frames.codes))
         return made
 
-    def step(self, slots: Slots) -> LaunchedFrame:
+    def step(self, slots: Slots, prompts: Sequence[tuple[int, Prompt]] = ()) -> LaunchedFrame:
         return launched(slots, self.frames(slots), self.device)
 
     def frames(self, slots: Slots) -> FrameResult:
