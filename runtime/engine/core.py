@@ -365,7 +365,7 @@ class EngineCore:
         return bool(sequences)
 
     def decode(self) -> bool:
-        """Launch a decode step for all sequences that can continue.
+        """Launch a decode step for all sequences that can continue, and joining prompts.
 
         Returns:
             True if a decode step was launched.

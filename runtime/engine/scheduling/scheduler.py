@@ -261,7 +261,7 @@ class Scheduler:
         return np.flatnonzero(may)
 
     def joins_first_frames(self, table: SequenceTable) -> bool:
-        """True if first frames of new sequences should be part of other sequences' steps.
+        """True if prompts and first frames should be part of other sequences' steps.
 
         A separate first frame is available earlier, but delays the other sequences. If almost all slots are in use, new
         requests would wait longer for a slot than for a decode step.
