@@ -365,6 +365,7 @@ class Engine:
         self._heartbeat.step()
         with self.device.stream(Stream.FRAMES):
             worked = self.run_commands()
+            self._record_sent(cores)
             worked |= self._change_texts()
             for core in cores:
                 core.collect()
@@ -422,14 +423,17 @@ class Engine:
         while self.commands:
             self._heartbeat.step()
             self.commands.popleft()()
+        return took
+
+    def _record_sent(self, cores: list[EngineCore]) -> None:
+        """Pass the acknowledgements of sent audio to all engine cores."""
         sent_samples: dict[int, int] = {}
         # The loop does not iterate over the dict, because other threads add entries at the same time.
         while self._sent_samples:
             ticket, samples = self._sent_samples.popitem()
             sent_samples[ticket] = samples
-        for core in self.registry.cores if sent_samples else ():
+        for core in cores if sent_samples else ():
             core.ack_sent(sent_samples)
-        return took
 
     def _change_texts(self) -> bool:
         """Apply queued text updates, round-robin over the requests.
