@@ -94,9 +94,9 @@ class FusedPrefillAttention:
     slot: Tensor
     start: Tensor
 
-    def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
+    def __call__(self, layer: int, attention: Attention, qkv: Tensor, out: Tensor | None = None) -> Tensor:
         norms, cache = attention.qk_norm_rope(*self.angles), self.slot_cache.view(layer)
-        output = self.fused.prefill_attention(qkv.flatten(0, 1), norms, cache, self.slot, self.start)
+        output = self.fused.prefill_attention(qkv.flatten(0, 1), norms, cache, self.slot, self.start, out)
         return output.view(*qkv.shape[:2], -1)
 
 
@@ -115,7 +115,7 @@ class FusedDecodeAttention:
     rows: Tensor
     positions: Tensor
 
-    def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
+    def __call__(self, layer: int, attention: Attention, qkv: Tensor, out: Tensor | None = None) -> Tensor:
         return self.fused.decode_attention(
             qkv[:, 0],
             attention.qk_norm_rope(*self.angles),
@@ -124,6 +124,7 @@ class FusedDecodeAttention:
             self.positions,
             # Only the first layer must wait for earlier launches.
             inputs_ready=layer > 0,
+            out=out,
         )[:, None]
 
 
@@ -138,12 +139,7 @@ class FusedStepAttention:
     prefill: FusedPrefillAttention
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
-        decode, prefill, count = self.decode, self.prefill, len(self.decode.rows)
-        norms, cache = attention.qk_norm_rope(*decode.angles), decode.slot_cache.view(layer)
-        out = qkv.new_empty(len(qkv), attention.heads * attention.head_dim)
-        rows, pieces = qkv[:, 0].tensor_split([count])
-        decode.fused.decode_attention(
-            rows, norms, cache, decode.rows, decode.positions, inputs_ready=layer > 0, out=out[:count]
-        )
-        decode.fused.prefill_attention(pieces, norms, cache, prefill.slot, prefill.start, out=out[count:])
+        count, out = len(self.decode.rows), qkv.new_empty(len(qkv), attention.heads * attention.head_dim)
+        self.decode(layer, attention, qkv[:count], out[:count])
+        self.prefill(layer, attention, qkv[count:], out[count:])
         return out[:, None]
