@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -355,8 +355,8 @@ class EngineCore:
         # Only one prefill runs at a time. Requests that arrive during a prefill share the next one.
         if self.in_flight.is_prefilling:
             return False
-        joining = self._joining_sequences()
-        prefilling = [sequence for sequence in self.segment_runner.prefilling if sequence not in joining]
+        joinable = self._joinable_sequences()
+        prefilling = [sequence for sequence in self.segment_runner.prefilling if sequence not in joinable]
         most = max((self.modes[sequence.request.mode].prefills or self._prefills for sequence in prefilling), default=0)
         sequences = prefilling[: min(most, PROMPT_BATCH_SIZES[-1])]
         if sequences:
@@ -371,8 +371,10 @@ class EngineCore:
             True if a decode step was launched.
         """
         self.code2wav_scheduler.resubmit_tasks()
-        joining = self._joining_sequences()
-        if not self.in_flight.may_launch_step or not (joining or self.table.speaking.any()):
+        if not self.in_flight.may_launch_step:
+            return False
+        prompts = self._joining_prompts()
+        if not prompts and not self.table.speaking.any():
             return False
         began = self.clock()
         is_scarce = self.waiting.ready > 0 or len(self.sequences) > max(1, YIELD_BUSY_SHARE * self.slots)
@@ -381,9 +383,9 @@ class EngineCore:
         slots = self.scheduler.runnable(
             self.table, began, is_scarce=is_scarce, yields_to_first_audio=yields_to_first_audio
         )
-        if not len(slots) and not joining:
+        if not len(slots) and not prompts:
             return False
-        self._decode_step(slots, began, joining)
+        self._decode_step(slots, began, prompts)
         self.process_outputs()
         return True
 
@@ -492,22 +494,32 @@ class EngineCore:
         for sequence, stop in zip(sequences, stops, strict=True):
             self.segment_runner.record_prefill(sequence, stop)
 
-    def _joining_sequences(self) -> list[Sequence]:
-        """Return the sequences whose prompts the next decode step should prefill."""
-        joining: list[Sequence] = []
+    def _joinable_sequences(self) -> list[Sequence]:
+        """Return the sequences whose prompts decode steps should prefill."""
         if not self.scheduler.joins_first_frames(self.table):
-            return joining
-        pieces = 0
-        for sequence in self.segment_runner.prefilling:
-            count = 0 if sequence.prompt is None else self.runner.joining_pieces(sequence.prompt)
-            most = self.modes[sequence.request.mode].prefills or math.inf
-            if len(joining) >= most or (pieces + count) * PIECE_POSITIONS > JOINING_POSITIONS[-1]:
-                break
+            return []
+        return [
+            sequence
+            for sequence in self.segment_runner.prefilling
+            if sequence.may_join
+            and sequence.prompt is not None
+            and self.runner.joining_pieces(sequence.prompt)
             # The prompt stream may still process the prompt of an earlier sequence in the slot.
-            if count and not self.in_flight.is_prefilling_slot(sequence.slot):
-                joining.append(sequence)
-                pieces += count
-        return joining
+            and not self.in_flight.is_prefilling_slot(sequence.slot)
+        ]
+
+    def _joining_prompts(self) -> dict[int, Prompt]:
+        """Return the prompts that the next decode step should prefill, by slot."""
+        prompts: dict[int, Prompt] = {}
+        pieces = 0
+        for sequence in self._joinable_sequences():
+            assert sequence.prompt is not None
+            pieces += self.runner.joining_pieces(sequence.prompt)
+            most = self.modes[sequence.request.mode].prefills or math.inf
+            if len(prompts) >= most or pieces * PIECE_POSITIONS > JOINING_POSITIONS[-1]:
+                break
+            prompts[sequence.slot] = sequence.prompt
+        return prompts
 
     def _joins_first_frames(self, prompts: list[Prompt]) -> bool:
         """True if the first frames after these prompts are part of a decode step.
@@ -518,40 +530,43 @@ class EngineCore:
             map(self.segment_runner.caches_prefix, prompts)
         )
 
-    def _decode_step(self, slots: Slots, began: float, joining: Collection[Sequence] = ()) -> None:
+    def _decode_step(self, slots: Slots, began: float, prompts: Mapping[int, Prompt]) -> None:
         """Launch a frame of some rows, and the prefill of new prompts.
 
         If the launch fails, the prompts are prefilled separately, and both halves of the rows are retried, until only
         the faulty row fails. A failed frame changes no state (execution/frame.py), so the other rows get the same frame
         as without the failure.
+
+        Args:
+            prompts: Prompts by slot, for other slots than `slots`.
         """
-        new = {sequence.slot: sequence.prompt for sequence in joining if sequence.prompt is not None}
-        every = np.concatenate((np.array([*new], np.int64), slots))
+        every = np.concatenate((np.array([*prompts], np.int64), slots))
         try:
-            step = self.runner.step(every, [*new.items()])
+            step = self.runner.step(every, [*prompts.items()])
             self.table.record_launched(every)
-            self.in_flight.add_launch(Stream.FRAMES, every, step.event, step, [*new.values()], began)
-            for sequence in joining:
-                self.segment_runner.record_prefill(sequence, len(new[sequence.slot].inputs))
+            self.in_flight.add_launch(Stream.FRAMES, every, step.event, step, [*prompts.values()], began)
+            for slot, prompt in prompts.items():
+                self.segment_runner.record_prefill(self.sequences[slot], len(prompt.inputs))
             return
         except Exception as error:
             log.exception("a frame of %d rows failed", len(every))
-            is_over = (len(slots) == 1 and not joining) or isinstance(error, UnreadableFrame)
+            is_over = (len(slots) == 1 and not prompts) or isinstance(error, UnreadableFrame)
         if is_over:
             self._fail(every)
             return
-        if joining:
+        if prompts:
+            for slot in prompts:
+                self.sequences[slot].may_join = False
             # The prompt stream does not wait for the values of the slots that the failed launch has written.
             self.device.record_event().synchronize()
-            self._prefill_chunks([*joining])
             if len(slots):
-                self._decode_step(slots, began)
+                self._decode_step(slots, began, {})
             return
         for half in np.array_split(slots, 2):
             while self.in_flight.wait():  # Read all earlier results first, because a result may end a row.
                 self.process_outputs()
             if len(remaining := half[self.table.speaking[half]]):
-                self._decode_step(remaining, began)
+                self._decode_step(remaining, began, {})
 
     def _store_frames(self, slots: Slots, result: FrameResult) -> None:
         """Store the new frame of every row for Code2Wav.

@@ -81,6 +81,7 @@ class Sequence:
     plan: SegmentPlan | None = None
     prompt: Prompt | None = None  # Prompt that is being prefilled, or None.
     prefill_position: int = 0  # Number of positions of the prompt that are prefilled.
+    may_join: bool = True  # True if a decode step may prefill the prompt. It becomes False if such a step has failed.
     before: int = 0  # Number of frames of all earlier segments.
     tokens: int = 0  # Number of text tokens in the segment.
     expected_speech_frames: int = 0  # The segment's text is assumed to be spoken after this number of frames.

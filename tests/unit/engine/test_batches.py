@@ -13,7 +13,8 @@ from runtime.engine.execution.model_runner import LaunchedFrame, ModelRunner
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.scheduling.scheduler import Scheduler, Slots
 from runtime.model.checkpoints.checkpoint import Checkpoint
-from runtime.request import Layout, Sampling, SpeechRequest
+from runtime.request import Layout, Mode, Sampling, SpeechRequest
+from runtime.settings import ModeSettings
 from tests.support.engines import (
     EventRecorder,
     assert_all_same,
@@ -24,6 +25,7 @@ from tests.support.engines import (
     speak,
     speak_together,
 )
+from tests.unit.engine.test_voice_cache import counted
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -80,20 +82,18 @@ def test_first_frames_in_decode_steps_change_no_byte(
     assert_all_same(speak_together(engine_of(speaker, slots=8), *varied(True), apart=apart), alone_of(True))
 
 
-@pytest.mark.parametrize("fails", [False, pytest.param(True, marks=pytest.mark.logs_errors)])
-def test_prompts_in_decode_steps_change_no_byte(
-    speaker: Checkpoint,
-    alone_of: Callable[[bool], list[EventRecorder]],
-    monkeypatch: pytest.MonkeyPatch,
-    fails: bool,
-) -> None:
-    """If a step with prompts fails, the prompts are prefilled separately."""
-    step, joined = ModelRunner.step, []
+def join_prompts(monkeypatch: pytest.MonkeyPatch, *, fails: bool = False) -> list[int]:
+    """Let decode steps prefill all prompts, and return the prompts per step.
+
+    With `fails`, these steps fail.
+    """
+    step, joined = ModelRunner.step, list[int]()
 
     def step_with_prompts(
         runner: ModelRunner, slots: Slots, prompts: Sequence[tuple[int, Prompt]] = ()
     ) -> LaunchedFrame:
-        joined.extend(slot for slot, _ in prompts)
+        if prompts:
+            joined.append(len(prompts))
         if prompts and fails:
             raise RuntimeError
         for slot, prompt in prompts:
@@ -105,8 +105,44 @@ def test_prompts_in_decode_steps_change_no_byte(
     monkeypatch.setattr(Scheduler, "joins_first_frames", lambda *_: True)
     monkeypatch.setattr(ModelRunner, "joining_pieces", lambda _, prompt: int(not prompt.key))
     monkeypatch.setattr(ModelRunner, "step", step_with_prompts)
-    assert_all_same(speak_together(engine_of(speaker, slots=8), *varied(True), apart=2), alone_of(True))
-    assert len(joined) > 2
+    return joined
+
+
+@pytest.mark.parametrize("apart", [0, 2])
+@pytest.mark.parametrize("fails", [False, pytest.param(True, marks=pytest.mark.logs_errors)])
+def test_prompts_in_decode_steps_change_no_byte(
+    speaker: Checkpoint,
+    alone_of: Callable[[bool], list[EventRecorder]],
+    monkeypatch: pytest.MonkeyPatch,
+    fails: bool,
+    apart: int,
+) -> None:
+    """If a step with prompts fails, the prompts are prefilled separately."""
+    joined = join_prompts(monkeypatch, fails=fails)
+    assert_all_same(speak_together(engine_of(speaker, slots=8), *varied(True), apart=apart), alone_of(True))
+    assert sum(joined) > 2
+
+
+@pytest.mark.logs_errors
+def test_many_prompts_of_a_failed_step_are_prefilled_in_batches(
+    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [custom_voice(TEXTS[0], max_frames=4, seed=seed) for seed in range(12)]
+    alone = [speak(engine_of(speaker, slots=1), request) for request in requests]
+    engine = engine_of(speaker, slots=12)
+    joined, prefills = join_prompts(monkeypatch, fails=True), counted(ModelRunner, "prefill_chunks", monkeypatch)
+    assert_all_same(speak_together(engine, *requests), alone)
+    assert joined == [12]
+    assert {len(chunks) for _, chunks in prefills} == {2}, "a separate prefill has at most two prompts on this device"
+
+
+def test_decode_steps_respect_the_limit_of_prefills(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = dict.fromkeys(Mode, ModeSettings(prefills=2))
+    engine = engine_of(speaker, slots=8, modes=modes)
+    joined, first = join_prompts(monkeypatch), counted(ModelRunner, "first", monkeypatch)
+    speak_together(engine, *(custom_voice(TEXTS[0], max_frames=4, seed=seed) for seed in range(5)))
+    assert joined == [2, 2, 1]
+    assert not first, "no prompt is prefilled separately in the meantime"
 
 
 DIFFERENT = [
