@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.script_steps import await_saved, await_silence, make_all, stored_script, text_of, texts
 from tests.browser.steps import enter, kept_take
@@ -63,6 +63,25 @@ def test_library_lists_a_script_as_one_entry_with_collapsed_takes(script: Page, 
     expect(script.locator("#vw-room-script")).to_be_visible()
     assert script.url == address
     assert texts(script) == said
+
+
+def test_takes_of_an_open_script_stay_while_the_list_is_rendered_again(script: Page, app: App) -> None:
+    make_all(script)
+    await_silence(script)
+    entry = entry_of(script, stored_script(script, app))
+    enter(script, "library")
+    entry.get_by_role("button", name="Takes of At the river").click()
+    expect(entry.locator(".vw-take")).to_have_count(4)
+    held = list[Route]()
+    script.route("**/studio/takes?script=*", lambda route: held.append(route))
+    for searched in ("RIVER", "river"):
+        with script.expect_request("**/studio/takes?script=*"):
+            script.fill("#vw-takes-search", searched)
+        assert entry.locator(".vw-take").count() == 4
+    for route in held:
+        route.continue_()
+    script.unroute("**/studio/takes?script=*")
+    expect(entry.locator(".vw-take")).to_have_count(4)
 
 
 def test_scripts_are_listed_among_takes_and_found_by_line_text(script: Page, app: App) -> None:

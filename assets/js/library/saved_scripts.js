@@ -115,9 +115,13 @@ export class SavedScripts extends EventTarget {
     const list = getElement(entry, 'ul');
     getElement(entry, '[data-do=takes]').setAttribute('aria-expanded', String(isOpen));
     list.hidden = !isOpen;
-    this.rows.delete(id);
-    if (!isOpen) return void this.open.delete(id);
+    if (!isOpen) {
+      this.rows.delete(id);
+      return void this.open.delete(id);
+    }
     this.open.add(id);
+    // The rows of the previous rendering stay until the new ones have arrived.
+    list.append(...(this.rows.get(id) ?? []).map(({ element }) => element));
     const { takes } = await this.studio.api.get(`studio/takes?script=${id}&limit=100`);
     const unfolded = takes.map((/** @type {import('../player/take.js').TakeRecord} */ record) => new TakeRow(record, this.studio));
     this.rows.set(id, unfolded);
